@@ -1,0 +1,74 @@
+"""Runs the tool calls of one model turn: as much at once as is safe, one result per call, in order.
+
+`Dispatcher` is the entry; `tool` declares what a function touches. See the documentation for the
+rest. Importing this package loads no HTTP client, no command line and no framework.
+"""
+
+from dispatch.call import Failure, FailureKind, Phase, Status, ToolCall, ToolResult
+from dispatch.claims import Claim, commute, read, write
+from dispatch.core.plan import Plan
+from dispatch.core.policy import BestEffort
+from dispatch.core.schedules import Schedule
+from dispatch.core.stats import TurnStats
+from dispatch.errors import (
+    CallFailed,
+    DeclarationError,
+    DispatcherClosed,
+    DispatchError,
+    InputError,
+    NotSupported,
+    ToolError,
+    TurnClosed,
+    UsageError,
+)
+from dispatch.events import CallEvent, TurnEvent
+from dispatch.runtime.cancel import CancelToken
+from dispatch.runtime.context import CallContext
+from dispatch.runtime.dispatcher import Dispatcher, plan
+from dispatch.runtime.limits import Limits
+from dispatch.runtime.process import ProcessResult
+from dispatch.runtime.resources import ResourceTable
+from dispatch.runtime.result import TurnResult
+from dispatch.runtime.turn import Turn
+from dispatch.tool import Tool, Toolbox, ToolConcurrency, tool
+
+__all__ = [
+    "BestEffort",
+    "CallContext",
+    "CallEvent",
+    "CallFailed",
+    "CancelToken",
+    "Claim",
+    "DeclarationError",
+    "DispatchError",
+    "Dispatcher",
+    "DispatcherClosed",
+    "Failure",
+    "FailureKind",
+    "InputError",
+    "Limits",
+    "NotSupported",
+    "Phase",
+    "Plan",
+    "ProcessResult",
+    "ResourceTable",
+    "Schedule",
+    "Status",
+    "Tool",
+    "ToolCall",
+    "ToolConcurrency",
+    "ToolError",
+    "ToolResult",
+    "Toolbox",
+    "Turn",
+    "TurnClosed",
+    "TurnEvent",
+    "TurnResult",
+    "TurnStats",
+    "UsageError",
+    "commute",
+    "plan",
+    "read",
+    "tool",
+    "write",
+]

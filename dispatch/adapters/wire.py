@@ -1,0 +1,156 @@
+"""What all adapters share: reading foreign messages, naming calls, and text that can be sent.
+
+A node is a mapping or an object with attributes (an SDK's model), read alike; a field that is
+null and a field that is missing are the same. Invariants: whatever is wrong with the *form* of a
+message raises `InputError` saying where and what; whatever is wrong with the *arguments* of a call
+stays in that call, for the turn to answer, so that it never harms a sibling.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from pydantic import BaseModel
+
+from dispatch.call import ToolCall, ToolResult
+from dispatch.errors import InputError
+from dispatch.render import preview, render, safe_str
+from dispatch.tool import Tool, Toolbox
+
+
+@runtime_checkable
+class HasToolbox(Protocol):
+    """Whatever carries its tools as `.toolbox`, such as a `Dispatcher`."""
+
+    @property
+    def toolbox(self) -> Toolbox:
+        """The tools by name."""
+        ...
+
+
+Tools = Toolbox | HasToolbox | Iterable[Tool | Callable[..., Any]]
+
+_NAMES = {bool: "a boolean", int: "a number", float: "a number", type(None): "missing"}
+
+
+def field(node: object, name: str) -> Any:
+    """Read the field `name` of a mapping or an object; None where there is none."""
+    return node.get(name) if isinstance(node, Mapping) else getattr(node, name, None)
+
+
+def text(node: object, name: str, where: str) -> str:
+    """Read the field `name` of the node at `where`, which must be text."""
+    value = field(node, name)
+    if not isinstance(value, str):
+        raise InputError(f"{where}.{name} must be text, not {described(value)}")
+    return value
+
+
+def items(value: object, where: str, what: str) -> Sequence[Any]:
+    """`value`, which must be a list of objects, called `what`."""
+    if not isinstance(value, list | tuple):
+        raise InputError(f"{where} must be {what}, not {described(value)}")
+    for index, item in enumerate(value):
+        if _has_no_fields(item):
+            raise InputError(f"{where}[{index}] must be an object, not {described(item)}")
+    return value
+
+
+def assistant(message: object, where: str) -> object:
+    """`message`, which must be a message of the assistant."""
+    role = field(message, "role")
+    if role == "assistant":
+        return message
+    got = described(message) + ("" if _has_no_fields(message) else " without a role")
+    if isinstance(role, str):
+        got = f"of role {preview(role, 40)}"
+    raise InputError(f"{where} must be an assistant message, not {got}")
+
+
+def _has_no_fields(value: object) -> bool:
+    return value is None or isinstance(value, str | bytes | int | float | list | tuple)
+
+
+def described(value: object) -> str:
+    """Describe in a few words a value that is not what it should be."""
+    if isinstance(value, str):
+        return f"the text {preview(value, 40)}"
+    if isinstance(value, list | tuple):
+        return f"a list of {len(value)}"
+    if isinstance(value, Mapping):
+        return "an object"
+    return _NAMES.get(type(value), f"of type {type(value).__name__}")
+
+
+def named_calls(found: Iterable[tuple[object, str, object]]) -> list[ToolCall]:
+    """Make calls from (id, name, arguments) in intent order.
+
+    An id that is no text, or blank, is replaced by one made from position, name and arguments:
+    the same each time the message is read, and no other id of the message. Repeated ids stay.
+    """
+    parts = [(given, name, _arguments(arguments)) for given, name, arguments in found]
+    real = {given for given, _, _ in parts if _usable(given)}
+    return [
+        ToolCall(
+            str(given) if _usable(given) else _made_up(position, name, arguments, real),
+            name,
+            arguments,
+        )
+        for position, (given, name, arguments) in enumerate(parts)
+    ]
+
+
+def _usable(given: object) -> bool:
+    return isinstance(given, str) and bool(given.strip())
+
+
+def _made_up(
+    position: int, name: str, arguments: Mapping[str, Any] | str, real: set[object]
+) -> str:
+    try:
+        content = json.dumps([position, name, arguments], sort_keys=True, default=safe_str)
+    except (TypeError, ValueError, RecursionError):  # nothing that JSON could have carried
+        content = f"{position} {name}"
+    attempt = 0
+    while True:
+        digest = hashlib.sha256(f"{attempt}:{content}".encode()).hexdigest()
+        if (call_id := f"call_{digest[:24]}") not in real:
+            return call_id
+        attempt += 1
+
+
+def _arguments(given: object) -> Mapping[str, Any] | str:
+    """Objects and raw text as they are; anything else as JSON text, for validation to refuse."""
+    if isinstance(given, Mapping | str):
+        return given
+    return "" if given is None else render(given)
+
+
+def plain(node: Any) -> Any:
+    """Copy a foreign message, whatever it is made of, into dictionaries and lists."""
+    if isinstance(node, BaseModel):
+        return node.model_dump(mode="json", exclude_unset=True, warnings=False)
+    if isinstance(node, list | tuple):
+        return [plain(item) for item in node]
+    fields = node if isinstance(node, Mapping) else getattr(node, "__dict__", None)
+    return node if fields is None else {name: plain(value) for name, value in fields.items()}
+
+
+def in_order(results: Iterable[ToolResult]) -> list[ToolResult]:
+    """Put results in intent order, also when they come as the calls ended."""
+    return sorted(results, key=lambda result: result.index)
+
+
+def sendable(result: ToolResult) -> str:
+    """Render the result for the model; what UTF-8 cannot carry would break the whole request."""
+    return result.content().encode("utf-8", "replace").decode()
+
+
+def toolbox_of(tools: Tools) -> Toolbox:
+    """Find the toolbox that was given or is carried, or make it of the tools given."""
+    if isinstance(tools, HasToolbox):
+        tools = tools.toolbox
+    return tools if isinstance(tools, Toolbox) else Toolbox(tools)

@@ -1,0 +1,164 @@
+"""The conflict graph of a turn, and what can be read off it. Pure.
+
+Owns groups, clusters, remaining chains, the critical path, the lower bound of the makespan, and
+the reasons of each wait. Nodes are calls or joins (see `core.index`); predecessors always have
+smaller numbers, so every pass is one loop over the nodes, linear in nodes and edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from dispatch.claims import Claim, conflict
+from dispatch.core.index import ConflictIndex
+
+NEAREST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Call `position` waits for the earlier call `cause`: `mine` overlaps its `theirs`."""
+
+    position: int
+    cause: int
+    mine: Claim
+    theirs: Claim
+
+
+class ConflictGraph:
+    """Calls by position, in intent order, with their claims and what each waits for."""
+
+    def __init__(self) -> None:
+        self.index = ConflictIndex()
+        self.claims: list[tuple[Claim, ...]] = []
+        self.nodes: list[int] = []
+        self._members: dict[tuple[int, ...], list[int]] = {}
+
+    def add(self, claims: tuple[Claim, ...]) -> int:
+        """Enter the next call and return its node."""
+        position = len(self.claims)
+        node = self.index.add(position, claims)
+        self.claims.append(claims)
+        self.nodes.append(node)
+        return node
+
+    def __len__(self) -> int:
+        return len(self.claims)
+
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """The topological generations: no conflict inside a group, each follows from the last."""
+        depths = self._depths([1.0] * len(self))
+        groups: list[list[int]] = []
+        for position, node in enumerate(self.nodes):
+            generation = round(depths[node]) - 1
+            while len(groups) <= generation:
+                groups.append([])
+            groups[generation].append(position)
+        return tuple(tuple(group) for group in groups)
+
+    def clusters(self) -> tuple[tuple[int, ...], ...]:
+        """The connected components, each in intent order, by their first call."""
+        parent = list(range(len(self.index.positions)))
+
+        def find(node: int) -> int:
+            while parent[node] != node:
+                parent[node] = parent[parent[node]]
+                node = parent[node]
+            return node
+
+        for node, before in enumerate(self.index.predecessors):
+            for other in before:
+                parent[find(other)] = find(node)
+        clusters: dict[int, list[int]] = {}
+        for position, node in enumerate(self.nodes):
+            clusters.setdefault(find(node), []).append(position)
+        return tuple(tuple(cluster) for cluster in clusters.values())
+
+    def critical_path(self, durations: Sequence[float] | None = None) -> tuple[int, ...]:
+        """The positions on the longest chain of conflicts; every call takes 1 by default."""
+        if not self.nodes:
+            return ()
+        depths = self._depths(self._weights(durations))
+        node = max(self.nodes, key=lambda candidate: (depths[candidate], -candidate))
+        path = []
+        while node >= 0:
+            if self.index.positions[node] >= 0:
+                path.append(self.index.positions[node])
+            before = self.index.predecessors[node]
+            node = max(before, key=lambda candidate: (depths[candidate], -candidate), default=-1)
+        return tuple(reversed(path))
+
+    def lower_bound(
+        self,
+        durations: Sequence[float] | None = None,
+        limits: Iterable[tuple[int, Iterable[int]]] = (),
+    ) -> float:
+        """No schedule that keeps the order of conflicts can end a turn sooner than this.
+
+        `limits` are pairs of a limit and the positions it counts: the work under a limit takes
+        at least its sum over the limit. In the unit of `durations`.
+        """
+        weights = self._weights(durations)
+        bound = max(self._depths(weights), default=0.0)
+        for limit, positions in limits:
+            if limit > 0:
+                bound = max(bound, sum(weights[position] for position in positions) / limit)
+        return bound
+
+    def waits(self, position: int, limit: int = NEAREST) -> tuple[list[Wait], int]:
+        """The nearest calls that this one directly waits for, latest first, and the count of all.
+
+        Directly: through joins, not through other calls. For explaining, never for scheduling.
+        """
+        causes = self._direct(tuple(self.index.predecessors[self.nodes[position]]))
+        return [self.wait(position, cause) for cause in causes[:limit]], len(causes)
+
+    def wait(self, position: int, cause: int) -> Wait:
+        """Why `position` waits for the conflicting earlier call `cause`."""
+        pair = conflict(self.claims[position], self.claims[cause])
+        if pair is None:
+            raise ValueError(f"call {position} does not conflict with call {cause}")
+        return Wait(position, cause, *pair)
+
+    def _direct(self, nodes: tuple[int, ...]) -> list[int]:
+        """The calls that these nodes are or stand for, latest first.
+
+        Remembered per set of nodes, since many calls wait for the same join.
+        """
+        known = self._members.get(nodes)
+        if known is None:
+            found: set[int] = set()
+            stack = list(nodes)
+            while stack:
+                node = stack.pop()
+                if self.index.positions[node] < 0:
+                    stack += self.index.predecessors[node]
+                else:
+                    found.add(self.index.positions[node])
+            known = self._members[nodes] = sorted(found, reverse=True)
+        return known
+
+    def remaining_chains(self) -> list[int]:
+        """Per node: the number of calls on the longest chain that begins there, itself included."""
+        positions = self.index.positions
+        chains = [0] * len(positions)
+        for node in range(len(positions) - 1, -1, -1):
+            chains[node] += positions[node] >= 0
+            for before in self.index.predecessors[node]:
+                chains[before] = max(chains[before], chains[node])
+        return chains
+
+    def _weights(self, durations: Sequence[float] | None) -> Sequence[float]:
+        if durations is None:
+            return [1.0] * len(self)
+        if len(durations) != len(self):
+            raise ValueError(f"{len(self)} calls need as many durations, not {len(durations)}")
+        return durations
+
+    def _depths(self, weights: Sequence[float]) -> list[float]:
+        depths: list[float] = []
+        for position, before in zip(self.index.positions, self.index.predecessors, strict=True):
+            start = max((depths[node] for node in before), default=0.0)
+            depths.append(start if position < 0 else start + weights[position])
+        return depths

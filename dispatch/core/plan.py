@@ -1,0 +1,243 @@
+"""The plan of a turn: what would wait for what, why, and how long it must take. Pure.
+
+Owns what people read of the conflict graph. Made from claims that are already resolved, so it
+costs nothing but the graph; every text is made only when it is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from dispatch.call import ToolCall
+from dispatch.claims import Claim
+from dispatch.core.graph import ConflictGraph, Wait
+from dispatch.core.schedules import Schedule, whole_turn_edges
+
+Limits = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """`after` waits for `before`.
+
+    Numbers below the count of calls are positions; the others are joins, nodes that stand for a
+    set of earlier calls and take no time.
+    """
+
+    before: int
+    after: int
+    reason: str
+
+
+class Plan:
+    """A turn before it runs: groups, edges with reasons, clusters, critical path, lower bound.
+
+    Positions are in intent order. `undeclared` names the tools that run alone because they declare
+    nothing; `warnings` what was guessed. Times have the unit of the durations given.
+    """
+
+    def __init__(
+        self,
+        calls: Sequence[ToolCall],
+        graph: ConflictGraph,
+        *,
+        schedule: Schedule,
+        shown: Callable[[Claim], str],
+        undeclared: Iterable[str] = (),
+        warnings: Iterable[str] = (),
+        refused: Mapping[int, str] | None = None,
+        tags: Sequence[frozenset[str]] | None = None,
+    ) -> None:
+        self.calls = tuple(calls)
+        self.schedule = schedule
+        self.undeclared = tuple(undeclared)
+        self.warnings = tuple(warnings)
+        self.refused = dict(refused or {})
+        self._graph = graph
+        self._shown = shown
+        self._tags = tags or [call.tags for call in calls]
+
+    @cached_property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Positions by topological generation: no conflict inside a group."""
+        return self._graph.groups()
+
+    @cached_property
+    def clusters(self) -> tuple[tuple[int, ...], ...]:
+        """Positions by connected component: no conflict between clusters."""
+        return self._graph.clusters()
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """The direct waits of the conflict graph, with their reasons, in intent order."""
+        names = self._node_names()
+        positions, predecessors = self._graph.index.positions, self._graph.index.predecessors
+        return tuple(
+            Edge(names[before], names[node], self._edge_reason(positions[before], positions[node]))
+            for node in range(len(positions))
+            for before in predecessors[node]
+        )
+
+    def critical_path(self, durations: Sequence[float] | None = None) -> tuple[int, ...]:
+        """The positions on the longest chain of conflicts; every call takes 1 by default."""
+        return self._graph.critical_path(durations)
+
+    def lower_bound(
+        self, durations: Sequence[float] | None = None, limits: Limits | int | None = None
+    ) -> float:
+        """No schedule that keeps this order can end sooner.
+
+        `limits` is a total, or a mapping of `total`, `tool:NAME` and `tag:NAME` to limits.
+        """
+        named = {"total": limits} if isinstance(limits, int) else (limits or {})
+        return self._graph.lower_bound(
+            durations, [(limit, self._counted(name)) for name, limit in named.items()]
+        )
+
+    def explain(self, position: int) -> str:
+        """Why the call at this position waits, naming the nearest 20 calls and the count of all."""
+        if not 0 <= position < len(self.calls):
+            raise IndexError(f"the turn has {len(self.calls)} calls; there is none at {position}")
+        waits, count = self._graph.waits(position)
+        label = self._label(position)
+        if position in self.refused:
+            return f"{label} is refused: {self.refused[position]}"
+        if not waits:
+            return f"{label} waits for nothing"
+        lines = [f"{label} waits for {self._reason(wait)}" for wait in waits]
+        if count > len(waits):
+            lines.append(f"… and {count - len(waits)} earlier calls")
+        return "\n".join(lines)
+
+    def to_text(self) -> str:
+        """The plan for people: a line per group and call, with the reason of every wait."""
+        lines = [f"{len(self.calls)} calls, {len(self.groups)} groups, schedule {self.schedule}"]
+        for number, group in enumerate(self.groups, start=1):
+            lines.append(f"group {number}")
+            for position in group:
+                lines += [f"  {line}" for line in self._call_lines(position)]
+        if self.undeclared:
+            lines.append(f"run alone, because undeclared: {', '.join(self.undeclared)}")
+        lines += [f"warning: {warning}" for warning in self.warnings]
+        return "\n".join(lines)
+
+    def to_json(self) -> str:
+        """The plan as JSON text: calls with claims and waits, groups, clusters, edges."""
+        edges = [{"before": e.before, "after": e.after, "reason": e.reason} for e in self.edges]
+        document = {
+            "schedule": self.schedule,
+            "calls": [self._call_json(position) for position in range(len(self.calls))],
+            "groups": self.groups,
+            "clusters": self.clusters,
+            "edges": edges,
+            "scheduled": [list(pair) for pair in self._scheduled()],
+            "critical_path": self.critical_path(),
+            "lower_bound": self.lower_bound(),
+            "undeclared": self.undeclared,
+            "warnings": self.warnings,
+        }
+        return json.dumps(document, indent=2, ensure_ascii=False)
+
+    def to_mermaid(self) -> str:
+        """The plan as a Mermaid flowchart; joins are small circles."""
+        lines = ["flowchart LR"]
+        lines += [f'  n{i}["{_mermaid(self._label(i))}"]' for i in range(len(self.calls))]
+        lines += [f"  n{join}(( ))" for join in self._joins()]
+        lines += [f'  n{e.before} -->|"{_mermaid(e.reason)}"| n{e.after}' for e in self.edges]
+        lines += [f"  n{before} -.-> n{after}" for before, after in self._scheduled()]
+        return "\n".join(lines)
+
+    def to_dot(self) -> str:
+        """The plan for Graphviz; joins are points, edges of the schedule are dashed."""
+        lines = ["digraph plan {", "  rankdir=LR;", "  node [shape=box];"]
+        lines += [f"  n{i} [label={_dot(self._label(i))}];" for i in range(len(self.calls))]
+        lines += [f"  n{join} [shape=point];" for join in self._joins()]
+        lines += [f"  n{e.before} -> n{e.after} [label={_dot(e.reason)}];" for e in self.edges]
+        lines += [f"  n{before} -> n{after} [style=dashed];" for before, after in self._scheduled()]
+        return "\n".join([*lines, "}"])
+
+    def _label(self, position: int) -> str:
+        call = self.calls[position]
+        return f"#{position} {call.name}" + (f" ({call.id})" if call.id else "")
+
+    def _reason(self, wait: Wait) -> str:
+        mine, theirs = self._shown(wait.mine), self._shown(wait.theirs)
+        return f"{self._label(wait.cause)}: {mine} overlaps {theirs}"
+
+    def _edge_reason(self, before: int, after: int) -> str:
+        if before < 0 or after < 0:
+            return "any of the join" if before < 0 else "member of the join"
+        wait = self._graph.wait(after, before)
+        return f"{self._shown(wait.mine)} overlaps {self._shown(wait.theirs)}"
+
+    def _call_lines(self, position: int) -> list[str]:
+        lines = [self._label(position)]
+        if position in self.refused:
+            lines.append(f"  refused: {self.refused[position]}")
+        waits, count = self._graph.waits(position)
+        lines += [f"  waits for {self._reason(wait)}" for wait in waits]
+        if count > len(waits):
+            lines.append(f"  … and {count - len(waits)} earlier calls")
+        return lines
+
+    def _call_json(self, position: int) -> dict[str, object]:
+        call = self.calls[position]
+        waits, count = self._graph.waits(position)
+        return {
+            "position": position,
+            "id": call.id,
+            "name": call.name,
+            "claims": [self._shown(claim) for claim in self._graph.claims[position]],
+            "refused": self.refused.get(position),
+            "waits_for": [{"position": w.cause, "reason": self._reason(w)} for w in waits],
+            "waits_for_count": count,
+        }
+
+    def _counted(self, name: str) -> list[int]:
+        kind, _, which = name.partition(":")
+        if kind == "total":
+            return list(range(len(self.calls)))
+        if kind == "tool":
+            return [i for i, call in enumerate(self.calls) if call.name == which]
+        if kind == "tag":
+            return [i for i, tags in enumerate(self._tags) if which in tags]
+        raise ValueError(f"{name!r} is no limit; write 'total', 'tool:NAME' or 'tag:NAME'")
+
+    def _node_names(self) -> dict[int, int]:
+        joins = iter(range(len(self.calls), len(self._graph.index.positions)))
+        return {
+            node: position if position >= 0 else next(joins)
+            for node, position in enumerate(self._graph.index.positions)
+        }
+
+    def _scheduled(self) -> list[tuple[int, int]]:
+        """The waits that the schedule adds; barriers are numbered after the joins."""
+        if self.schedule is Schedule.SERIAL:
+            return [(i - 1, i) for i in range(1, len(self.calls))]
+        names = self._node_names()
+        edges = whole_turn_edges(self.schedule, self._graph)
+        return [
+            (names.get(before, before), names.get(node, node))
+            for node, waits in edges.items()
+            for before in waits
+        ]
+
+    def _joins(self) -> list[int]:
+        """The numbers of the nodes that are no calls: joins, then barriers."""
+        scheduled = [number for pair in self._scheduled() for number in pair]
+        return list(
+            range(len(self.calls), max([len(self._graph.index.positions) - 1, *scheduled]) + 1)
+        )
+
+
+def _mermaid(text: str) -> str:
+    return (
+        text.replace("&", "#amp;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")
+    )
+
+
+def _dot(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,76 @@
+"""The exceptions of this package, grouped by whose fault they are.
+
+    DispatchError
+    ├── DeclarationError      the programmer's: a tool, claim or toolbox is declared wrong
+    ├── UsageError            the host's: the right thing called at the wrong time
+    │   ├── TurnClosed        a call was submitted after `close()`
+    │   ├── DispatcherClosed  a turn was started after `aclose()`
+    │   └── NotSupported      a feature that this version refuses rather than ignores
+    ├── InputError            foreign data: a message or turn file that cannot be read
+    ├── ToolError             raised *by* a tool: the text is what the model reads
+    └── CallFailed            raised *to* the host by `unwrap()` and `raise_for_failures()`
+
+A tool's failure is a value (`ToolResult.failure`), never an exception, until the host asks
+for one. Cancellation is never wrapped in any of these.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dispatch.call import ToolResult
+
+
+class DispatchError(Exception):
+    """Base of every exception that this package raises on its own account."""
+
+
+class DeclarationError(DispatchError, ValueError):
+    """A tool, claim or toolbox is declared wrong; the message says what would be right."""
+
+
+class UsageError(DispatchError, RuntimeError):
+    """The right thing was called at the wrong time or in the wrong place."""
+
+
+class TurnClosed(UsageError):
+    """A call was submitted to a turn whose admission has ended."""
+
+
+class DispatcherClosed(UsageError):
+    """A turn was started on a dispatcher that has been closed."""
+
+
+class NotSupported(UsageError):
+    """The feature is known and not built in this version: refused, never ignored."""
+
+
+class InputError(DispatchError, ValueError):
+    """Foreign data (a provider's message, a turn file) that cannot be read as tool calls."""
+
+
+class ToolError(DispatchError):
+    """Raise it inside a tool to fail the call with exactly this text for the model.
+
+    Args:
+        message: What the model reads.
+        retryable: Whether asking again unchanged may succeed.
+        details: Structured facts for the host (`Failure.details`); never shown to the model.
+    """
+
+    def __init__(
+        self, message: str, *, retryable: bool = False, details: dict[str, object] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+        self.details = details or {}
+
+
+class CallFailed(DispatchError):
+    """A call did not succeed and the host asked for its value. Carries the whole `result`."""
+
+    def __init__(self, result: ToolResult) -> None:
+        message = result.failure.message if result.failure else str(result.status)
+        super().__init__(f"{result.call.name} (call {result.index}): {message}")
+        self.result = result

@@ -1,0 +1,70 @@
+"""Telling sinks what happens. A sink that raises is removed and logged; the turn never notices."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from dispatch.call import ToolCall
+from dispatch.events import CallEvent, Event, Sink, TurnEvent
+
+
+class Broadcast:
+    """The sinks of one dispatcher. Falsy when nobody listens, so that no event need be made."""
+
+    def __init__(self, sinks: Iterable[Sink]) -> None:
+        self._sinks = list(sinks)
+
+    def __bool__(self) -> bool:
+        return bool(self._sinks)
+
+    def __call__(self, event: Event) -> None:
+        """Give the event to every sink, in the order they were given."""
+        for sink in tuple(self._sinks):
+            try:
+                sink(event)
+            except (Exception, asyncio.CancelledError):
+                self._sinks.remove(sink)
+                log = structlog.get_logger("dispatch")
+                log.warning("sink removed because it raised", sink=repr(sink), exc_info=True)
+
+
+class Teller:
+    """Tells of one turn. Falsy when nobody listens."""
+
+    def __init__(self, turn_id: str, tell: Broadcast, now: Callable[[], float]) -> None:
+        self._turn_id = turn_id
+        self._tell = tell
+        self._now = now
+
+    def __bool__(self) -> bool:
+        return bool(self._tell)
+
+    def call(
+        self,
+        index: int,
+        call: ToolCall,
+        state: str,
+        *,
+        status: str | None = None,
+        detail: str | None = None,
+    ) -> None:
+        """One call entered a state."""
+        self._tell(
+            CallEvent(
+                turn_id=self._turn_id,
+                index=index,
+                call_id=call.id,
+                tool=call.name,
+                state=state,
+                at=self._now(),
+                status=status,
+                detail=detail,
+            )
+        )
+
+    def turn(self, state: str, calls: int) -> None:
+        """The turn entered a state."""
+        self._tell(TurnEvent(turn_id=self._turn_id, state=state, at=self._now(), calls=calls))

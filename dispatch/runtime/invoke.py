@@ -1,0 +1,140 @@
+"""Running one tool: a task for `async def`, a daemon worker thread for `def`.
+
+Owns the difference between "asked to stop" and "really stopped": `done` is called once, on the
+loop, when the tool is really gone; if the loop is closed by then, `orphaned` is called in the
+worker thread instead. Whatever a tool raises is an `Outcome`, never an exception here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping
+from contextvars import Context
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dispatch.call import FailureKind, Status
+from dispatch.runtime.threads import WorkerPool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a tool returned or raised; `foreign` if its task was cancelled by someone else."""
+
+    value: Any = None
+    error: BaseException | None = None
+    foreign: bool = False
+
+    @property
+    def fatal(self) -> bool:
+        """Whether it must never become a result: the program is asked to end."""
+        return isinstance(self.error, KeyboardInterrupt | SystemExit)
+
+    def ending(self) -> tuple[Status, FailureKind | None]:
+        """How the call ended, if nobody had asked it to stop."""
+        if self.error is None:
+            return Status.OK, None
+        if self.foreign or self.fatal:
+            return Status.CANCELLED, FailureKind.CANCELLED
+        if isinstance(self.error, asyncio.CancelledError):
+            return Status.ERROR, FailureKind.CANCELLED
+        return Status.ERROR, FailureKind.TOOL_ERROR
+
+
+class Invocation(Protocol):
+    """A running tool."""
+
+    def cancel(self) -> None:
+        """Cancel it where it can be cancelled; a thread cannot."""
+        ...
+
+
+class TaskInvocation:
+    """An `async def` tool in a task of its own."""
+
+    __slots__ = ("_done", "_task")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handler: Callable[..., Any],
+        arguments: Mapping[str, Any],
+        context: Context,
+        done: Callable[[Outcome], None],
+    ) -> None:
+        self._done = done
+        self._task = loop.create_task(_call(handler, arguments), context=context)
+        self._task.add_done_callback(self._finish)
+
+    def cancel(self) -> None:
+        """Cancel the task."""
+        self._task.cancel()
+
+    def _finish(self, task: asyncio.Task[Outcome]) -> None:
+        if task.cancelled():  # cancelled before its first step
+            self._done(Outcome(error=asyncio.CancelledError(), foreign=True))
+        else:
+            self._done(task.result())
+
+
+class ThreadInvocation:
+    """A `def` tool in a worker thread; if it returns an awaitable, a task awaits that."""
+
+    __slots__ = ("_awaiting", "_context", "_done", "_loop")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handler: Callable[..., Any],
+        arguments: Mapping[str, Any],
+        context: Context,
+        done: Callable[[Outcome], None],
+        *,
+        pool: WorkerPool,
+        orphaned: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._context = context
+        self._done = done
+        self._awaiting: TaskInvocation | None = None
+
+        def work() -> None:
+            try:
+                outcome = Outcome(value=context.run(handler, **arguments))
+            except BaseException as error:  # noqa: BLE001 - a tool may raise anything
+                outcome = Outcome(error=error)
+            try:
+                loop.call_soon_threadsafe(self._finish, outcome)
+            except RuntimeError:  # the loop is closed
+                orphaned()
+
+        pool.submit(work)
+
+    def cancel(self) -> None:
+        """Cancel what is awaited; the thread itself cannot be stopped."""
+        if self._awaiting is not None:
+            self._awaiting.cancel()
+
+    def _finish(self, outcome: Outcome) -> None:
+        value = outcome.value
+        if inspect.isawaitable(value):
+            self._awaiting = TaskInvocation(
+                self._loop, _awaited, {"value": value}, self._context, self._done
+            )
+        else:
+            self._done(outcome)
+
+
+async def _call(handler: Callable[..., Any], arguments: Mapping[str, Any]) -> Outcome:
+    try:
+        return Outcome(value=await handler(**arguments))
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        return Outcome(error=error, foreign=task is not None and task.cancelling() > 0)
+    except BaseException as error:  # noqa: BLE001 - a tool may raise anything
+        return Outcome(error=error)
+
+
+async def _awaited(value: Any) -> Any:
+    return await value

@@ -1,0 +1,160 @@
+"""What the host gets back: the results of a turn, and the sentences that say what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import overload
+
+from dispatch.call import Failure, FailureKind, Phase, Status, ToolResult
+from dispatch.core.life import CallRecord
+from dispatch.core.plan import Plan
+from dispatch.core.policy import Verdict
+from dispatch.core.stats import TurnStats, run_times, turn_stats
+from dispatch.errors import CallFailed, ToolError
+from dispatch.render import safe_str
+
+WAITING = {
+    Phase.GATE: "while waiting for approval",
+    Phase.ORDER: "while waiting for an earlier call",
+    Phase.LOCK: "while waiting for what another turn holds",
+    Phase.SLOT: "while waiting for a free slot",
+    Phase.RATE: "while waiting for its rate",
+    Phase.RUN: "while running",
+}
+MESSAGE_LIMIT = 20_000
+
+
+class TurnResult(Sequence[ToolResult]):
+    """One result per call, in the order the model asked. Iterable and indexable by position.
+
+    `satisfied` and `reason` are the policy's verdict. `plan`, `stats` and `warnings` are made when
+    they are first asked for.
+    """
+
+    def __init__(
+        self,
+        turn_id: str,
+        results: Sequence[ToolResult],
+        verdict: Verdict,
+        plan: Callable[[], Plan],
+        records: Sequence[CallRecord],
+    ) -> None:
+        self.turn_id = turn_id
+        self.results = tuple(results)
+        self.satisfied = verdict.satisfied
+        self.reason = verdict.reason
+        self._make_plan = plan
+        self._conflicting = sum(record.conflicting for record in records)
+        self._serialized = sum(record.serialized for record in records)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What waited for what, and why."""
+        return self._make_plan()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What had to be guessed, and so ran alone."""
+        return self.plan.warnings
+
+    @cached_property
+    def stats(self) -> TurnStats:
+        """Overlap, waiting and distance from the lower bound."""
+        return turn_stats(
+            self.results,
+            conflicting=self._conflicting,
+            conflict_serialized=self._serialized,
+            lower_bound=self.plan.lower_bound(run_times(self.results)),
+        )
+
+    def raise_for_failures(self) -> None:
+        """Raise an `ExceptionGroup` of `CallFailed`, in intent order, if any call failed."""
+        failed = []
+        for result in self.results:
+            if not result.ok:
+                failed.append(CallFailed(result))
+                failed[-1].__cause__ = result.exception
+        if failed:
+            raise ExceptionGroup(f"{len(failed)} of {len(self.results)} calls failed", failed)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __iter__(self) -> Iterator[ToolResult]:
+        return iter(self.results)
+
+    @overload
+    def __getitem__(self, index: int) -> ToolResult: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[ToolResult, ...]: ...
+    def __getitem__(self, index: int | slice) -> ToolResult | tuple[ToolResult, ...]:
+        return self.results[index]
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count} {status}" for status, count in self.stats.statuses.items())
+        return f"<TurnResult {self.turn_id}: {counts or 'no calls'}>"
+
+
+def raised(error: BaseException) -> Failure:
+    """A tool raised: its own text for a `ToolError`, else the exception's type and text."""
+    if isinstance(error, ToolError):
+        return Failure(
+            kind=FailureKind.TOOL_ERROR,
+            message=_bounded(safe_str(error)),
+            retryable=error.retryable,
+            phase=Phase.RUN,
+            exception_type=type(error).__name__,
+            details=error.details,
+        )
+    name = type(error).__name__
+    text = safe_str(error) if error.args else ""
+    return Failure(
+        kind=FailureKind.TOOL_ERROR,
+        message=_bounded(f"{name}: {text}" if text else name),
+        phase=Phase.RUN,
+        exception_type=name,
+    )
+
+
+def refused(kind: FailureKind, message: str) -> Failure:
+    """The call was never run, because of what the model wrote."""
+    return Failure(kind=kind, message=message)
+
+
+def stopped(record: CallRecord, reason: str, *, cause: str = "", safe: bool = False) -> Failure:
+    """The call was cancelled, timed out, skipped or given up; `safe` if running it twice is."""
+    kind, phase = record.kind or FailureKind.CANCELLED, record.phase
+    ran = phase is Phase.RUN
+    if record.status is Status.SKIPPED:
+        message = f"never started: it waits for {cause}, which could not be stopped"
+    elif kind is FailureKind.ABANDONED:
+        message = (
+            f"{reason}, and it did not stop: it may still be running, and what it does may or may"
+            " not have happened"
+        )
+    elif kind is FailureKind.TIMEOUT:
+        message = f"{reason} {WAITING[phase or Phase.RUN]}"
+        message += "" if ran else "; it never started"
+    else:
+        message = f"{'stopped while running' if ran else 'never started'}: {reason}"
+    return Failure(
+        kind=kind, message=message, retryable=safe or not ran, cause=record.cause, phase=phase
+    )
+
+
+def self_cancelled() -> Failure:
+    """The tool raised `CancelledError` though nobody had asked it to stop."""
+    return Failure(
+        kind=FailureKind.CANCELLED,
+        message="the tool cancelled itself: it raised CancelledError though nobody had stopped it",
+        phase=Phase.RUN,
+        exception_type="CancelledError",
+    )
+
+
+def _bounded(text: str) -> str:
+    if len(text) <= MESSAGE_LIMIT:
+        return text or "failed without a message"
+    half = MESSAGE_LIMIT // 2
+    return f"{text[:half]}\n… {len(text) - 2 * half:,} characters left out …\n{text[-half:]}"

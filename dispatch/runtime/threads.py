@@ -1,0 +1,81 @@
+"""Worker threads for `def` tools: daemons of our own, made on demand and never joined.
+
+The loop's default executor is left to others: a stuck tool must not fill it, and leaving a
+program must not wait for a tool that cannot be stopped. How many run at once is bounded by the
+dispatcher's limits, since a tool starts only with its slot. An idle thread goes after a while.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+
+IDLE_SECONDS = 5.0
+
+Work = Callable[[], None]
+
+
+class _Activity:
+    """How many worker threads are busy in this process; virtual time must not pass meanwhile."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.busy = 0
+
+    def add(self, change: int) -> None:
+        with self._lock:
+            self.busy += change
+
+
+ACTIVITY = _Activity()
+
+
+class WorkerPool:
+    """Runs work in daemon threads. Usable from any thread."""
+
+    def __init__(self, name: str = "dispatch-worker") -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._queue: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._idle = 0
+        self._made = 0
+
+    def submit(self, work: Work) -> None:
+        """Run the work in an idle thread, or a new one. It must not raise."""
+        ACTIVITY.add(1)
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+                self._queue.put(work)
+                return
+            self._made += 1
+            name = f"{self._name}-{self._made}"
+        threading.Thread(target=self._serve, args=(work,), name=name, daemon=True).start()
+
+    def close(self) -> None:
+        """Let the idle threads go now. Busy ones go when they are done and have been idle."""
+        with self._lock:
+            idle, self._idle = self._idle, 0
+        for _ in range(idle):
+            self._queue.put(None)
+
+    def _serve(self, work: Work | None) -> None:
+        while work is not None:
+            try:
+                work()
+            finally:
+                ACTIVITY.add(-1)
+            with self._lock:
+                self._idle += 1
+            work = self._next()
+
+    def _next(self) -> Work | None:
+        try:
+            return self._queue.get(timeout=IDLE_SECONDS)
+        except queue.Empty:
+            with self._lock:
+                if self._idle:
+                    self._idle -= 1
+                    return None
+        return self._queue.get()  # counted as idle no more: work for this thread is on its way

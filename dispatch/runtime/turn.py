@@ -1,0 +1,256 @@
+"""A turn as the host sees it: submit, close, events, snapshot, finish."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextvars import copy_context
+from types import TracebackType
+from typing import Self
+
+import anyio
+
+from dispatch.call import Status, ToolCall, ToolResult
+from dispatch.core.life import TurnState
+from dispatch.core.plan import Plan
+from dispatch.errors import TurnClosed, UsageError
+from dispatch.runtime.cancel import CancelToken
+from dispatch.runtime.driver import Driver, TurnSettings
+from dispatch.runtime.nesting import refuse_inside_tool
+from dispatch.runtime.result import TurnResult
+
+CHUNK = 256
+"""Calls that are admitted before the loop gets a chance to do something else."""
+
+
+class Turn:
+    """The tool calls of one model turn, submitted one by one. Made by `Dispatcher.turn`.
+
+    Use it as `async with`: leaving the block finishes the turn; leaving it by an exception stops
+    what is still open first and waits until that has settled, at most two graces. It belongs to
+    the event loop it was entered on; its `token` may be cancelled from any thread.
+    """
+
+    def __init__(
+        self,
+        settings: TurnSettings,
+        tokens: Iterable[CancelToken] = (),
+        opened: Callable[[Turn], None] = lambda turn: None,
+        gone: Callable[[Turn], None] = lambda turn: None,
+    ) -> None:
+        self.id = settings.turn_id
+        self.token = CancelToken()
+        self._settings = settings
+        self._tokens = tuple(tokens)
+        self._opened, self._gone = opened, gone
+        self._driver: Driver | None = None
+        self._ended: list[ToolResult] = []
+        self._news = _Signal()
+        self._over = _Signal()
+        self._lock = threading.Lock()
+        self._when_over: list[Callable[[], object]] = []
+        self._result: TurnResult | None = None
+        self._forget: list[Callable[[], None]] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def __aenter__(self) -> Self:
+        self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            await self.finish()
+            return
+        reason = "cancelled" if isinstance(error, asyncio.CancelledError) else "the host failed"
+        self._running.stop(Status.CANCELLED, f"{reason} while the turn was open")
+        await self._settled(self._running)
+        if isinstance(error, asyncio.CancelledError):
+            error.turn = self._result  # type: ignore[attr-defined]
+
+    def open(self) -> None:
+        """Bind the turn to the running loop. `async with` does this."""
+        refuse_inside_tool("a turn")
+        if self._driver is not None:
+            raise UsageError("this turn was entered before; make another with dispatcher.turn()")
+        self._driver = Driver(
+            self._settings,
+            self.token,
+            ended=self._one_ended,
+            decided=self._decided,
+            gone=self._left,
+        )
+        self._opened(self)
+        self._forget = [token.on_cancel(self.token.cancel) for token in self._tokens]
+        self._forget.append(self.token.on_cancel(self._driver.cancel))
+        if self._settings.timeout is not None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._settings.timeout, self._time_out)
+
+    def submit(self, call: ToolCall) -> int:
+        """Admit the next call and return its position; it may start at once.
+
+        Raises `TurnClosed` after `close`, `NotSupported` for what this version refuses. A call
+        that cannot be run (unknown tool, bad arguments) is admitted and gets an error result.
+        """
+        position = self._submit(call)
+        self._running.pump()
+        return position
+
+    def close(self) -> None:
+        """End admission. The turn is over once every call has its result."""
+        self._running.close()
+
+    def snapshot(self) -> tuple[ToolResult, ...]:
+        """The results there are by now, in intent order. Readable at any time."""
+        return tuple(sorted(self._ended, key=lambda result: result.index))
+
+    async def events(self) -> AsyncIterator[ToolResult]:
+        """Yield every result as its call ends, from the first one on, until the turn is over.
+
+        Any number of readers; a slow one never slows the turn, and a cancelled one just goes.
+        """
+        running = self._running
+        seen = 0
+        while True:
+            while seen < len(self._ended):
+                yield self._ended[seen]
+                seen += 1
+            if running.machine.state in (TurnState.DECIDED, TurnState.GONE):
+                return
+            await self._news.wait()
+
+    async def finish(self) -> TurnResult:
+        """Close the turn, wait for every call, and return the results in intent order.
+
+        Cancelling it stops the open calls, waits for them at most two graces, and raises the
+        `CancelledError` with the `TurnResult` as its `turn`. A `KeyboardInterrupt` or `SystemExit`
+        that a tool raised stops its siblings and is raised from here.
+        """
+        running = self._running
+        running.close()
+        await self._settled(running)
+        if running.fatal is not None:
+            raise running.fatal
+        return self._whole()
+
+    async def run(self, calls: Iterable[ToolCall]) -> TurnResult:
+        """Submit all of these and finish. See `finish`."""
+        async with self:
+            for count, call in enumerate(calls, start=1):
+                self._submit(call)
+                if count % CHUNK == 0:
+                    self._running.pump()
+                    await asyncio.sleep(0)
+        return self._whole()
+
+    async def over(self) -> None:
+        """Wait until every call has its result, from any loop. Cancelling it changes nothing."""
+        loop = asyncio.get_running_loop()
+        over: asyncio.Future[None] = loop.create_future()
+        with self._lock:
+            if self._result is not None or self._running.stranded:
+                return
+            self._when_over.append(lambda: loop.call_soon_threadsafe(_resolve, over))
+        await over
+
+    @property
+    def _running(self) -> Driver:
+        if self._driver is None:
+            raise UsageError(
+                "the turn was not entered; write `async with dispatcher.turn() as turn`"
+            )
+        return self._driver
+
+    def _submit(self, call: ToolCall) -> int:
+        running = self._running
+        if running.machine.state is not TurnState.OPEN:
+            raise TurnClosed(f"call {call.id!r} came after the turn was closed; start another turn")
+        return running.submit(self._settings.admission.admit(call), copy_context())
+
+    def _whole(self) -> TurnResult:
+        if self._result is None:
+            raise UsageError("the turn is not over")
+        return self._result
+
+    async def _settled(self, running: Driver) -> None:
+        """Wait until every call has its result, also while being cancelled; then raise."""
+        running.close()
+        cancelled: asyncio.CancelledError | None = None
+        while self._result is None:
+            try:
+                with anyio.CancelScope(shield=cancelled is not None):
+                    await self._over.wait()
+            except asyncio.CancelledError as error:
+                cancelled = cancelled or error
+                running.stop(Status.CANCELLED, _reason(error))
+        if cancelled is not None:
+            cancelled.turn = self._result  # type: ignore[attr-defined]
+            raise cancelled
+
+    def _one_ended(self, result: ToolResult) -> None:
+        self._ended.append(result)
+        self._news.set()
+
+    def _decided(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for forget in self._forget:
+            forget()
+        results = self.snapshot()
+        verdict = self._settings.policy.verdict([result.status for result in results])
+        with self._lock:
+            self._result = TurnResult(
+                self.id, results, verdict, self._plan, self._running.machine.calls
+            )
+            when_over, self._when_over = self._when_over, []
+        for callback in when_over:
+            callback()
+        self._news.set()
+        self._over.set()
+
+    def _plan(self) -> Plan:
+        running, settings = self._running, self._settings
+        admitted = [call.admitted for call in running.calls]
+        return settings.admission.describe(admitted, running.machine.graph, settings.schedule)
+
+    def _left(self) -> None:
+        self._gone(self)
+
+    def _time_out(self) -> None:
+        timeout = self._settings.timeout or 0.0
+        self._running.stop(Status.TIMED_OUT, f"the turn timed out after {timeout:g} s")
+
+
+class _Signal:
+    """Wakes everybody who waits for it, each time it is set; costs nothing while nobody does."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[None] | None = None
+
+    async def wait(self) -> None:
+        if self._future is None:
+            self._future = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._future)
+
+    def set(self) -> None:
+        if self._future is not None:
+            self._future.set_result(None)
+            self._future = None
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _reason(error: asyncio.CancelledError) -> str:
+    text = str(error)
+    return f"the turn was cancelled ({text})" if text else "the turn was cancelled"

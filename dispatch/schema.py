@@ -1,0 +1,184 @@
+"""A hand-written JSON schema, compiled once into a pydantic-core validator.
+
+Nothing is coerced and nothing is ignored: a keyword that constrains and is not understood here
+is refused when the tool is declared, since skipping it would let unchecked arguments through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic_core import CoreSchema, SchemaValidator, core_schema
+
+from dispatch.errors import DeclarationError
+
+Schema = Mapping[str, Any]
+
+ANNOTATIONS = frozenset(
+    {
+        *("title", "description", "default", "examples", "example", "format", "deprecated"),
+        *("readOnly", "writeOnly", "$schema", "$id", "$comment", "$defs", "definitions"),
+    }
+)
+STRING = {"minLength": "min_length", "maxLength": "max_length", "pattern": "pattern"}
+NUMBER = {
+    "minimum": "ge",
+    "maximum": "le",
+    "exclusiveMinimum": "gt",
+    "exclusiveMaximum": "lt",
+    "multipleOf": "multiple_of",
+}
+ARRAY = {"minItems": "min_length", "maxItems": "max_length"}
+
+
+def compile_schema(schema: Schema, *, extras: bool) -> SchemaValidator:
+    """A validator for objects of `schema`; `extras` says whether undeclared names may pass.
+
+    Raises `DeclarationError` for a schema that is not an object's, or not understood.
+    """
+    if schema.get("type", "object") != "object":
+        raise DeclarationError(
+            f"input_schema must describe an object, not {schema.get('type')!r};"
+            ' write {"type": "object", "properties": {...}}'
+        )
+    closed = (
+        dict(schema)
+        if extras or "additionalProperties" in schema
+        else {
+            **schema,
+            "additionalProperties": False,
+        }
+    )
+    return SchemaValidator(_Compiler(schema).whole({**closed, "type": "object"}))
+
+
+class _Compiler:
+    def __init__(self, root: Schema) -> None:
+        self.root = root
+        self.definitions: dict[str, CoreSchema | None] = {}
+        self.by_type: dict[str, Callable[[Schema, set[str]], CoreSchema]] = {
+            "object": self._object,
+            "array": self._array,
+            "string": self._string,
+            "integer": lambda s, seen: core_schema.int_schema(
+                strict=True, **_taken(s, seen, NUMBER)
+            ),
+            "number": self._number,
+            "boolean": lambda s, seen: core_schema.bool_schema(strict=True),
+            "null": lambda s, seen: core_schema.none_schema(),
+        }
+
+    def whole(self, schema: Schema) -> CoreSchema:
+        body = self.one(schema)
+        return core_schema.definitions_schema(body, [d for d in self.definitions.values() if d])
+
+    def one(self, schema: Schema | bool) -> CoreSchema:
+        if schema is True:
+            return core_schema.any_schema()
+        if not isinstance(schema, Mapping):
+            raise DeclarationError(f"input_schema: {schema!r} is no schema")
+        seen = set(ANNOTATIONS)
+        parts = [check for check in self._checks(schema, seen) if check is not None]
+        unknown = [keyword for keyword in schema if keyword not in seen]
+        if unknown:
+            raise DeclarationError(
+                f"input_schema uses {unknown[0]!r}, which is not checked here;"
+                " leave it out and check it in the tool"
+            )
+        if not parts:
+            return core_schema.any_schema()
+        return parts[0] if len(parts) == 1 else core_schema.chain_schema(parts)
+
+    def _checks(self, schema: Schema, seen: set[str]) -> list[CoreSchema | None]:
+        return [
+            self._typed(schema, seen),
+            self._literal(schema, seen),
+            self._reference(schema, seen),
+            *self._combined(schema, seen),
+        ]
+
+    def _typed(self, schema: Schema, seen: set[str]) -> CoreSchema | None:
+        seen.add("type")
+        names = schema.get("type", "object" if "properties" in schema else None)
+        if names is None:
+            return None
+        names = [names] if isinstance(names, str) else names
+        for name in names:
+            if name not in self.by_type:
+                raise DeclarationError(f"input_schema: {name!r} is no JSON type")
+        branches = [self.by_type[name](schema, seen) for name in names]
+        return branches[0] if len(branches) == 1 else core_schema.union_schema(branches)
+
+    def _literal(self, schema: Schema, seen: set[str]) -> CoreSchema | None:
+        seen.update(("enum", "const"))
+        if "const" in schema:
+            return core_schema.literal_schema([schema["const"]])
+        return core_schema.literal_schema(list(schema["enum"])) if "enum" in schema else None
+
+    def _reference(self, schema: Schema, seen: set[str]) -> CoreSchema | None:
+        seen.add("$ref")
+        target = schema.get("$ref")
+        if target is None:
+            return None
+        if target not in self.definitions:
+            self.definitions[target] = None  # known before it is built: schemas may recur
+            built = self.one(self._looked_up(target))
+            self.definitions[target] = {**built, "ref": target}  # type: ignore[typeddict-unknown-key]
+        return core_schema.definition_reference_schema(target)
+
+    def _looked_up(self, target: str) -> Schema:
+        found: Any = self.root
+        for part in target.removeprefix("#/").split("/"):
+            found = found.get(part) if isinstance(found, Mapping) else None
+        if not target.startswith("#/") or found is None:
+            raise DeclarationError(f"input_schema: $ref {target!r} names nothing in this schema")
+        return found  # type: ignore[no-any-return]
+
+    def _combined(self, schema: Schema, seen: set[str]) -> list[CoreSchema | None]:
+        seen.update(("anyOf", "oneOf", "allOf"))
+        unions: list[CoreSchema | None] = [
+            core_schema.union_schema([self.one(branch) for branch in schema[name]])
+            for name in ("anyOf", "oneOf")
+            if name in schema
+        ]
+        return unions + [self.one(branch) for branch in schema.get("allOf", ())]
+
+    def _object(self, schema: Schema, seen: set[str]) -> CoreSchema:
+        seen.update(("properties", "required", "additionalProperties"))
+        properties: Schema = schema.get("properties", {})
+        required = set(schema.get("required", ()))
+        extra = schema.get("additionalProperties", True)
+        fields = {
+            name: core_schema.typed_dict_field(self.one(value), required=name in required)
+            for name, value in properties.items()
+        }
+        for name in sorted(required - set(properties)):
+            fields[name] = core_schema.typed_dict_field(core_schema.any_schema(), required=True)
+        return core_schema.typed_dict_schema(
+            fields,
+            extra_behavior="forbid" if extra is False else "allow",
+            extras_schema=self.one(extra) if isinstance(extra, Mapping) else None,
+        )
+
+    def _array(self, schema: Schema, seen: set[str]) -> CoreSchema:
+        seen.add("items")
+        items = self.one(schema.get("items", True))
+        return core_schema.list_schema(items, strict=True, **_taken(schema, seen, ARRAY))
+
+    def _string(self, schema: Schema, seen: set[str]) -> CoreSchema:
+        return core_schema.str_schema(strict=True, **_taken(schema, seen, STRING))
+
+    def _number(self, schema: Schema, seen: set[str]) -> CoreSchema:
+        limits = _taken(schema, seen, NUMBER)
+        return core_schema.union_schema(
+            [
+                core_schema.int_schema(strict=True, **limits),
+                core_schema.float_schema(strict=True, **limits),
+            ]
+        )
+
+
+def _taken(schema: Schema, seen: set[str], names: Mapping[str, str]) -> dict[str, Any]:
+    seen.update(names)
+    return {ours: schema[theirs] for theirs, ours in names.items() if theirs in schema}

@@ -1,0 +1,297 @@
+"""Tools and what they declare: from validated arguments to claims.
+
+Owns the rules of base and added claims. Does no I/O: the file keys it makes are not yet
+resolved. Invariant: whatever a descriptor does, `Tool.claims` returns claims that are safe.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, overload
+
+from dispatch.arguments import from_schema, from_signature
+from dispatch.claims import PEER, SELF, SESSION, TOOL, WRITE, Claim, checked, combine, read, write
+from dispatch.errors import DeclarationError
+from dispatch.render import preview, safe_str
+from dispatch.templates import Template
+
+ResourceKeys = Callable[[Mapping[str, Any]], Iterable[Claim | tuple[str, ...]]]
+Session = str | Callable[[Mapping[str, Any]], str]
+EXCLUSIVE = write()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolConcurrency:
+    """What a tool touches, and so what it may run beside.
+
+    A tool that declares nothing runs alone. `safe_parallel` touches nothing that anybody else
+    does; `resource_keys(arguments)` returns claims or keys, and `reads` / `writes` say the common
+    case as templates (`"file:{path}"`); `read_only` alone reads everything. Added to that:
+    `session` (a name, or a function of the arguments) keeps a session's calls in order, and the
+    tools in `serializes_with` never overlap this one.
+    """
+
+    safe_parallel: bool = False
+    resource_keys: ResourceKeys | None = None
+    reads: str | Iterable[str] = ()
+    writes: str | Iterable[str] = ()
+    read_only: bool = False
+    serializes_with: Iterable[str] = ()
+    session: Session | None = None
+
+    @property
+    def declares_keys(self) -> bool:
+        """Whether the base claims come from `resource_keys`, `reads` or `writes`."""
+        return self.resource_keys is not None or bool(self.reads) or bool(self.writes)
+
+    @property
+    def undeclared(self) -> bool:
+        """Whether the tool says nothing about what it touches, and so runs alone."""
+        return not (self.safe_parallel or self.read_only or self.declares_keys)
+
+
+class Tool:
+    """A named handler with its argument schema and its concurrency descriptor.
+
+    Args:
+        name: How the model calls it.
+        handler: `async def`, or `def` (which then runs in a worker thread, never on the loop).
+        input_schema: A hand-written JSON schema; None derives it from the signature.
+        description: What the model is told; None takes the handler's docstring.
+        idempotent: Whether running it twice has the effect of running it once.
+        tags: Labels whose limits every call of this tool counts against.
+        timeout: Default seconds from submission to result; None means no limit of its own.
+
+    The other arguments are those of `ToolConcurrency`. Raises `DeclarationError` for a handler
+    or a descriptor that cannot be right. Calling the tool calls its handler, unscheduled.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        handler: Callable[..., Any],
+        *,
+        input_schema: Mapping[str, Any] | None = None,
+        description: str | None = None,
+        safe_parallel: bool = False,
+        resource_keys: ResourceKeys | None = None,
+        reads: str | Iterable[str] = (),
+        writes: str | Iterable[str] = (),
+        read_only: bool = False,
+        serializes_with: Iterable[str] = (),
+        session: Session | None = None,
+        idempotent: bool = False,
+        tags: Iterable[str] = (),
+        timeout: float | None = None,
+    ) -> None:
+        if not isinstance(name, str) or not name:
+            raise DeclarationError(f"a tool needs a name, not {name!r}")
+        _check_handler(name, handler)
+        if timeout is not None and timeout <= 0:
+            raise DeclarationError(f"tool {name!r}: timeout must be above 0 seconds, not {timeout}")
+        self.name = name
+        self.handler = handler
+        self.description = (inspect.getdoc(handler) or "") if description is None else description
+        self.concurrency = ToolConcurrency(
+            safe_parallel=safe_parallel,
+            resource_keys=resource_keys,
+            reads=_strings(name, "reads", reads),
+            writes=_strings(name, "writes", writes),
+            read_only=read_only,
+            serializes_with=_strings(name, "serializes_with", serializes_with),
+            session=session,
+        )
+        self.idempotent = idempotent
+        self.tags = frozenset(_strings(name, "tags", tags))
+        self.timeout = timeout
+        self.is_async = _is_async(handler)
+        self.arguments = (
+            from_signature(handler, name)
+            if input_schema is None
+            else from_schema(input_schema, handler, name)
+        )
+        self._templates = [
+            Template(text, mode, tool=name, schema=self.arguments.schema)
+            for mode, texts in (
+                ("read", self.concurrency.reads),
+                ("write", self.concurrency.writes),
+            )
+            for text in texts
+        ]
+        _check_concurrency(name, self.concurrency)
+        self.added = _added(name, self.concurrency)
+        self._fixed = self._fixed_claims()
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        """The JSON schema of the arguments, for the model."""
+        return self.arguments.schema
+
+    def claims(self, arguments: Mapping[str, Any]) -> tuple[tuple[Claim, ...], str | None]:
+        """What a call with these validated arguments touches, and a warning if it was guessed.
+
+        A descriptor that raises or returns rubbish makes the call exclusive. File keys are not
+        resolved yet. Pure as long as the descriptor is.
+        """
+        if self._fixed is not None:
+            return self._fixed, None
+        shown = MappingProxyType(dict(arguments))
+        try:
+            return combine([*self._declared(shown), *self._session(shown), *self.added]), None
+        except Exception as error:  # noqa: BLE001 - a descriptor is foreign code: fail closed
+            reason = f"{type(error).__name__}: {preview(safe_str(error))}"
+            warning = f"{self.name}: its claims could not be told ({reason}), so it ran alone"
+            return combine([EXCLUSIVE, *self.added]), warning
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the handler itself, without validation, claims or limits."""
+        return self.handler(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Tool {self.name}>"
+
+    def _declared(self, arguments: Mapping[str, Any]) -> list[Claim]:
+        concurrency = self.concurrency
+        claims = [claim for template in self._templates for claim in template.claims(arguments)]
+        if concurrency.resource_keys is not None:
+            claims += checked(concurrency.resource_keys(arguments))
+        elif not self._templates:
+            claims += _base(concurrency)
+        return claims
+
+    def _session(self, arguments: Mapping[str, Any]) -> tuple[Claim, ...]:
+        session = self.concurrency.session
+        if session is None:
+            return ()
+        name = session(arguments) if callable(session) else session
+        if not isinstance(name, str) or not name:
+            raise DeclarationError(f"session must be a name, not {name!r}")
+        return (write(SESSION, name),)
+
+    def _fixed_claims(self) -> tuple[Claim, ...] | None:
+        if self.concurrency.declares_keys or self.concurrency.session is not None:
+            return None
+        return combine([*_base(self.concurrency), *self.added])
+
+
+def _base(concurrency: ToolConcurrency) -> tuple[Claim, ...]:
+    if concurrency.safe_parallel:
+        return ()
+    return (read() if concurrency.read_only else EXCLUSIVE,)
+
+
+def _added(name: str, concurrency: ToolConcurrency) -> tuple[Claim, ...]:
+    peers = [
+        Claim((TOOL, peer), WRITE if peer == name else PEER) for peer in concurrency.serializes_with
+    ]
+    own = [] if concurrency.safe_parallel else [Claim((TOOL, name), SELF)]
+    return combine([*peers, *own])
+
+
+def _strings(name: str, what: str, given: str | Iterable[str]) -> tuple[str, ...]:
+    values = (given,) if isinstance(given, str) else tuple(given)
+    for value in values:
+        if not isinstance(value, str) or not value:
+            raise DeclarationError(f"tool {name!r}: {what} takes names, not {value!r}")
+    return values
+
+
+def _is_async(handler: Callable[..., Any]) -> bool:
+    call = getattr(handler, "__call__", None)  # noqa: B004 - the method is inspected, not asked for
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)
+
+
+def _check_handler(name: str, handler: Callable[..., Any]) -> None:
+    if not callable(handler):
+        raise DeclarationError(f"tool {name!r}: the handler must be a function, not {handler!r}")
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise DeclarationError(
+            f"tool {name!r}: a generator cannot be a tool; return the whole value, and tell"
+            " progress through a CallContext parameter"
+        )
+
+
+def _check_concurrency(name: str, concurrency: ToolConcurrency) -> None:
+    if not concurrency.safe_parallel:
+        return
+    for what in ("resource_keys", "reads", "writes", "session"):
+        if getattr(concurrency, what):
+            raise DeclarationError(
+                f"tool {name!r}: safe_parallel says it touches nothing, {what} says it does;"
+                " keep one of the two"
+            )
+
+
+class Toolbox(Mapping[str, Tool]):
+    """The tools of one dispatcher by name, in the order given. Immutable.
+
+    Plain functions are taken as tools that declare nothing. Raises `DeclarationError` for two
+    tools of one name, and for a `safe_parallel` tool that another names in `serializes_with`.
+    """
+
+    def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        for given in tools:
+            item = given if isinstance(given, Tool) else tool(given)
+            if item.name in self._tools:
+                raise DeclarationError(f"two tools are named {item.name!r}; rename one of them")
+            self._tools[item.name] = item
+        for item in self._tools.values():
+            for peer in item.concurrency.serializes_with:
+                if peer in self._tools and self._tools[peer].concurrency.safe_parallel:
+                    raise DeclarationError(
+                        f"tool {item.name!r} serializes with {peer!r}, which is safe_parallel;"
+                        f" take safe_parallel off {peer!r}"
+                    )
+
+    def __getitem__(self, name: str) -> Tool:
+        return self._tools[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tools)
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def unknown(self, name: str) -> str:
+        """What to tell a model that asked for a tool that is not here."""
+        close = difflib.get_close_matches(name[:200], self._tools, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        names = ", ".join(self._tools) or "none"
+        return f"no tool is named {preview(name)}.{hint} Available: {names}."
+
+
+@overload
+def tool(handler: Callable[..., Any], /) -> Tool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    reads: str | Iterable[str] = (),
+    writes: str | Iterable[str] = (),
+    resource_keys: ResourceKeys | None = None,
+    safe_parallel: bool = False,
+    read_only: bool = False,
+    serializes_with: Iterable[str] = (),
+    session: Session | None = None,
+    idempotent: bool = False,
+    tags: Iterable[str] = (),
+    timeout: float | None = None,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    handler: Callable[..., Any] | None = None, /, *, name: str | None = None, **declared: Any
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a function a tool: `@tool`, or `@tool(reads="file:{path}", …)`.
+
+    Takes the keywords of `Tool`; the name is the function's unless given.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Tool:
+        return Tool(name or str(getattr(function, "__name__", "")), function, **declared)
+
+    return decorate if handler is None else decorate(handler)

@@ -1,0 +1,295 @@
+"""`dispatch run`: exit codes, what stands on which stream, and nothing left behind."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import PLAIN, dispatch, eventually, is_running, start, turn_file
+
+THREE = (
+    ("write_file", {"path": "a.txt", "content": "one\n"}),
+    ("edit_file", {"path": "a.txt", "old": "one", "new": "two"}),
+    ("read_file", {"path": "a.txt"}),
+)
+FAILING = ("read_file", {"path": "none.txt"})
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "root"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.parametrize("schedule", ["dataflow", "groups", "clusters", "serial"])
+def test_a_turn_works_on_real_files_in_every_schedule(
+    tmp_path: Path, root: Path, schedule: str
+) -> None:
+    """Write, edit and read of one file happen in the model's order; the exit code is 0."""
+    file = turn_file(tmp_path, *THREE)
+    done = dispatch("run", file, "--root", root, "--schedule", schedule)
+    assert (0, "two\n") == (done.returncode, (root / "a.txt").read_text())
+    assert ["#0 ", "#1 ", "#2 "] == [
+        line[:3] for line in done.stdout.splitlines() if line[0] == "#"
+    ]
+    assert "two" in done.stdout.split("#2 ")[1]
+
+
+def test_results_are_on_stdout_and_progress_is_on_stderr(tmp_path: Path, root: Path) -> None:
+    """Progress tells start and end of each call, and never mixes with the results."""
+    done = dispatch("run", turn_file(tmp_path, *THREE), "--root", root)
+    assert 3 == done.stderr.count(" started ")
+    assert "3 calls (3 ok)" in done.stderr
+    assert "started" not in done.stdout
+
+
+def test_json_has_results_in_order_and_all_times_under_timing(tmp_path: Path, root: Path) -> None:
+    """The same turn twice gives the same JSON but for what stands under `timing` (D7)."""
+    file = turn_file(tmp_path, *THREE, FAILING, ("serch", {"pattern": "x"}))
+    documents = []
+    for _ in range(2):
+        done = dispatch("run", file, "--root", root, "--json")
+        document = json.loads(done.stdout)
+        timing = document.pop("timing")
+        documents.append(document)
+    assert documents[0] == documents[1]
+    assert (0, True, False) == (done.returncode, document["satisfied"], document["interrupted"])
+    assert [0, 1, 2, 3, 4] == [result["index"] for result in document["results"]]
+    assert ["ok", "ok", "ok", "error", "error"] == [r["status"] for r in document["results"]]
+    assert ["tool_error", "unknown_tool"] == [
+        result["failure"]["kind"] for result in document["results"][3:]
+    ]
+    assert 2 == document["conflicting"]
+    assert 5 == len(timing["calls"])
+    assert {"makespan", "run_time", "parallelism_factor", "conflict_serialized"} < timing.keys()
+
+
+def test_a_failed_call_is_no_failed_turn_unless_asked_for(tmp_path: Path, root: Path) -> None:
+    """Best effort is satisfied whatever its calls do (G1); `--require-ok` exits 1."""
+    file = turn_file(tmp_path, FAILING, ("write_file", {"path": "b", "content": ""}))
+    codes = [
+        dispatch("run", file, "--root", root, *extra).returncode
+        for extra in ((), ("--require-ok",))
+    ]
+    assert [0, 1] == codes
+    good = turn_file(tmp_path, *THREE, name="good.json")
+    assert 0 == dispatch("run", good, "--root", root, "--require-ok").returncode
+
+
+def test_both_providers_messages_and_stdin_are_turns(tmp_path: Path, root: Path) -> None:
+    """Messages are read as the APIs return them, from a file or from standard input."""
+    (root / "a.txt").write_text("hello\n")
+    anthropic = {
+        "type": "message",
+        "role": "assistant",
+        "content": [
+            {"type": "text", "text": "Reading."},
+            {"type": "tool_use", "id": "t1", "name": "read_file", "input": {"path": "a.txt"}},
+        ],
+    }
+    function = {"name": "read_file", "arguments": '{"path": "a.txt"}'}
+    call = {"id": "c1", "type": "function", "function": function}
+    openai = {"choices": [{"message": {"role": "assistant", "tool_calls": [call]}}]}
+    for message in (anthropic, openai):
+        done = dispatch("run", "-", "--root", root, stdin=json.dumps(message).encode())
+        assert (0, True) == (done.returncode, "hello" in done.stdout), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param(
+            ["run", "{none}", "--root", "{root}"], "none.json: no such file", id="missing"
+        ),
+        pytest.param(["run", "{root}", "--root", "{root}"], "is a directory", id="directory"),
+        pytest.param(["run", "{bad}", "--root", "{root}"], "bad.json:1:3: not valid", id="json"),
+        pytest.param(["plan", "{bad}"], "bad.json:1:3: not valid JSON", id="plan"),
+        pytest.param(["run", "{good}", "--root", "{none}"], "no such folder", id="no-root"),
+        pytest.param(["run", "{good}", "--root", "{good}"], "is not a folder", id="root-is-file"),
+        pytest.param(
+            ["run", "{good}", "--root", "{root}", "--timeout", "0"], "above 0 seconds", id="timeout"
+        ),
+        pytest.param(
+            ["run", "{good}", "--root", "{root}", "--timeout", "nan"], "above 0", id="timeout-nan"
+        ),
+        pytest.param(
+            ["run", "{good}", "--root", "{root}", "--turn", "2"], "there is no turn 2", id="turn"
+        ),
+        pytest.param(["plan", "{good}", "--json", "--dot"], "choose one of --json and", id="forms"),
+        pytest.param(
+            ["plan", "{good}", "--tools", "nonsense"], "write module:attribute", id="tools-form"
+        ),
+        pytest.param(
+            ["plan", "{good}", "--tools", "no_such:tools"], "No module named", id="tools-module"
+        ),
+        pytest.param(
+            ["plan", "{good}", "--tools", "math:tools"], "has no 'tools'", id="tools-attribute"
+        ),
+        pytest.param(
+            ["plan", "{good}", "--tools", "math:pi"], "of type float; a toolbox", id="tools-type"
+        ),
+        pytest.param(
+            ["plan", "{good}", "--tools", "sys:path"], "in the list is no tool", id="tools-items"
+        ),
+        pytest.param(
+            ["plan", "{good}", "--tools", "{none}:tools"], "cannot import", id="tools-file"
+        ),
+        pytest.param(
+            ["plan", "{good}", "--tools", "math:sqrt"], "sqrt(root) failed", id="tools-function"
+        ),
+    ],
+)
+def test_bad_input_is_one_line_on_stderr_and_exit_2(
+    tmp_path: Path, root: Path, arguments: list[str], expected: str
+) -> None:
+    """No traceback, nothing on stdout, one line that says where and what."""
+    places = {"root": root, "none": tmp_path / "none.json", "bad": tmp_path / "bad.json"}
+    places["bad"].write_text("[ }")
+    places["good"] = turn_file(tmp_path, *THREE)
+    done = dispatch(*[argument.format(**places) for argument in arguments])
+    assert (2, "", 1) == (done.returncode, done.stdout, len(done.stderr.splitlines())), done.stderr
+    assert expected in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["frobnicate"], ["run"], ["run", "x.json"], ["plan", "x.json", "--schedule", "fast"]],
+    ids=["unknown-command", "no-file", "no-root", "unknown-schedule"],
+)
+def test_a_wrong_command_line_is_exit_2(arguments: list[str]) -> None:
+    """Misuse of the command line says so on stderr, without a traceback."""
+    done = dispatch(*arguments)
+    assert (2, "", False) == (done.returncode, done.stdout, "Traceback" in done.stderr)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_run_at_once_with_what_was_done(
+    tmp_path: Path, root: Path, number: signal.Signals
+) -> None:
+    """One Ctrl-C: processes gone, results so far printed in order, exit 130, within seconds."""
+    script = "echo $$ > pid; sleep 600 & echo $! > child; wait"
+    file = turn_file(
+        tmp_path,
+        ("write_file", {"path": "done.txt", "content": "kept"}),
+        ("shell", {"command": script}),
+        ("read_file", {"path": "done.txt"}),
+    )
+    command = start("run", file, "--root", root, "--json")
+    try:
+        child = root / "child"
+        assert eventually(lambda: child.exists() and child.read_text().strip() != "")
+        pids = [int((root / name).read_text()) for name in ("pid", "child")]
+        began = time.monotonic()
+        command.send_signal(number)
+        out, err = command.communicate(timeout=10)
+        took = time.monotonic() - began
+    finally:
+        command.kill()
+    document = json.loads(out)
+    assert 130 == command.returncode, err
+    assert [False, False] == [is_running(pid) for pid in pids]
+    assert (True, False) == (document["interrupted"], b"Traceback" in err)
+    assert ["ok", "cancelled", "cancelled"] == [r["status"] for r in document["results"]]
+    assert took < 3.0
+
+
+def test_a_timeout_ends_the_turn_and_says_so(tmp_path: Path, root: Path) -> None:
+    """`--timeout` bounds the turn; the call that ran is `timed_out` and its process is gone."""
+    file = turn_file(tmp_path, ("shell", {"command": "echo $$ > pid; sleep 600"}))
+    done = dispatch("run", file, "--root", root, "--timeout", "1", "--json", "--require-ok")
+    assert 1 == done.returncode
+    assert ["timed_out"] == [result["status"] for result in json.loads(done.stdout)["results"]]
+    assert not is_running(int((root / "pid").read_text()))
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_a_reader_who_leaves_is_no_error(tmp_path: Path, root: Path, command: str) -> None:
+    """`dispatch … | head -1` says nothing about a broken pipe and keeps its exit code."""
+    (root / "big.txt").write_text("word " * 20 + "\n")
+    file = turn_file(tmp_path, *[("read_file", {"path": "big.txt"})] * 2000)
+    done = subprocess.run(
+        ["bash", "-c", '"$@" | head -1; exit "${PIPESTATUS[0]}"', "-"]
+        + [sys.executable, "-m", "dispatch.cli", command, str(file), "--root", str(root)],
+        capture_output=True,
+        env=PLAIN,
+        check=False,
+    )
+    assert 1 == len(done.stdout.splitlines())
+    assert (0, False) == (done.returncode, b"roken" in done.stderr or b"Traceback" in done.stderr)
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path, root: Path) -> None:
+    """Output that cannot be written for another reason is said, not traced."""
+    file = turn_file(tmp_path, *THREE)
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "dispatch.cli", "plan", str(file), "--root", str(root)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=PLAIN,
+            check=False,
+        )
+    assert (1, 1) == (done.returncode, len(done.stderr.splitlines()))
+    assert b"cannot write the output: No space left" in done.stderr
+
+
+def test_whatever_a_model_wrote_can_be_printed(tmp_path: Path, root: Path) -> None:
+    """Lone surrogates and escape sequences neither fail nor reach the terminal (E6, F1)."""
+    file = tmp_path / "turn.json"
+    file.write_text('[{"id": "\\ud800", "name": "\\u001b[2J\\ud800", "arguments": "{\\u001b"}]')
+    for extra in ((), ("--json",)):
+        for encoding in ("utf-8", "ascii"):
+            done = dispatch("run", file, "--root", root, *extra, env={"PYTHONIOENCODING": encoding})
+            assert 0 == done.returncode, done.stderr
+            assert ("\x1b" in done.stdout, "\x1b" in done.stderr) == (False, False)
+            if extra:
+                assert "unknown_tool" == json.loads(done.stdout)["results"][0]["failure"]["kind"]
+
+
+def test_tools_of_ones_own_replace_the_ready_ones(tmp_path: Path, root: Path) -> None:
+    """A list of tools, or a function of the root, in a module or a file; prints go to stderr."""
+    (tmp_path / "own.py").write_text(
+        "from dispatch import tool\n\n"
+        "@tool(safe_parallel=True)\n"
+        "async def shout(text: str) -> str:\n"
+        "    print('chatter')\n"
+        "    return text.upper()\n\n"
+        "TOOLS = [shout]\n\n"
+        "def made(root):\n"
+        "    return [shout]\n"
+    )
+    file = turn_file(tmp_path, ("shout", {"text": "hey"}))
+    for spec in ("own.py:TOOLS", "own.py:made", "own.py:shout"):
+        done = dispatch("run", file, "--root", root, "--tools", tmp_path / spec)
+        assert (0, True) == (done.returncode, "HEY" in done.stdout), done.stderr
+        assert ("chatter" in done.stdout, "chatter" in done.stderr) == (False, True)
+    module = dispatch(
+        "run", file, "--root", root, "--tools", "own:TOOLS", env={"PYTHONPATH": str(tmp_path)}
+    )
+    assert 0 == module.returncode, module.stderr
+
+
+def test_the_command_says_what_to_install_when_its_extra_is_missing() -> None:
+    """Without typer or rich: one line, exit 2."""
+    for missing in ("typer", "rich"):
+        code = (
+            f"import sys; sys.modules[{missing!r}] = None\n"
+            "from dispatch.cli import main\n"
+            "sys.exit(main(['--version']))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=False
+        )
+        assert (2, 1) == (done.returncode, len(done.stderr.splitlines())), done.stderr
+        assert "pip install 'tool-dispatch[cli]'" in done.stderr
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    """`dispatch --version` prints one line on stdout."""
+    done = dispatch("--version")
+    assert (0, 1) == (done.returncode, len(done.stdout.splitlines()))
