@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 
 __all__ = ["main"]
 
@@ -12,6 +13,8 @@ NEEDED = frozenset({"typer", "rich", "click"})
 def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit code (see `dispatch.cli.exits`)."""
     try:
+        for module in ("typer", "rich"):
+            import_module(module)
         from dispatch.cli.app import run_app
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in NEEDED:

@@ -14,14 +14,15 @@ from typing import Protocol, Self, TextIO
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.text import Text
 
 from dispatch.call import ToolCall
 from dispatch.cli.wording import cut, one_line, shown_call
@@ -51,7 +52,7 @@ class TurnProgress(Protocol):
 def turn_progress(calls: Sequence[ToolCall], *, quiet: bool = False) -> TurnProgress:
     """The progress that fits stderr: live if it is a terminal, else plain lines unless `quiet`."""
     console = Console(stderr=True)
-    if console.is_terminal:
+    if console.is_terminal and calls:
         return LiveProgress(calls, console)
     return PlainProgress([] if quiet else calls, sys.stderr)
 
@@ -93,16 +94,24 @@ def _plain_word(event: CallEvent) -> str | None:
     return event.status if event.state == "ended" else None
 
 
+class _Count(ProgressColumn):
+    """How many calls have ended; nothing for a single call."""
+
+    def render(self, task: Task) -> Text:
+        """Return the words for the turn's line, no words for a call's."""
+        words = "" if task.total is None else f"{task.completed:.0f} of {task.total:.0f}"
+        return Text(words, "green")
+
+
 class LiveProgress:
-    """A bar for the turn and a line for each running call; both vanish when the turn has ended."""
+    """A line for the turn and one for each running call; all vanish when the turn has ended."""
 
     def __init__(self, calls: Sequence[ToolCall], console: Console) -> None:
         self._calls = calls
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
-            BarColumn(bar_width=16),
-            MofNCompleteColumn(),
+            _Count(),
             TimeElapsedColumn(),
             console=console,
             transient=True,

@@ -30,12 +30,12 @@ def json_text(turn: TurnResult, *, interrupted: bool) -> str:
         "results": [_result(result) for result in turn.results],
         "conflicting": stats.conflicting,
         "timing": {
-            "makespan": stats.makespan,
-            "run_time": stats.run_time,
-            "parallelism_factor": stats.parallelism_factor,
+            "makespan": _rounded(stats.makespan),
+            "run_time": _rounded(stats.run_time),
+            "parallelism_factor": _rounded(stats.parallelism_factor),
             "conflict_serialized": stats.conflict_serialized,
             "peak": stats.peak,
-            "waits": dict(stats.waits),
+            "waits": {cause: _rounded(seconds) for cause, seconds in stats.waits.items()},
             "calls": [_times(result, _began(turn)) for result in turn.results],
         },
     }
@@ -81,7 +81,11 @@ def _began(turn: TurnResult) -> float:
 def _times(result: ToolResult, began: float) -> dict[str, float | None]:
     started = result.started_at
     return {
-        "queued": result.queued_at - began,
-        "started": None if started is None else started - began,
-        "finished": result.finished_at - began,
+        "queued": _rounded(result.queued_at - began),
+        "started": None if started is None else _rounded(started - began),
+        "finished": _rounded(result.finished_at - began),
     }
+
+
+def _rounded(seconds: float) -> float:
+    return round(seconds, 6)

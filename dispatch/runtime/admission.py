@@ -72,7 +72,7 @@ class Admission:
             _check(call)
 
     def admit(self, call: ToolCall) -> Admitted:
-        """Look up, validate, claim. Raises what `check` does, and for nothing that a model wrote."""
+        """Look up, validate, claim. Raises what `check` does, never for what a model wrote."""
         self.check((call,))
         tool = self.toolbox.get(call.name) if isinstance(call.name, str) else None
         if tool is None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from dispatch.call import ToolCall
+from dispatch.runtime.activity import ACTIVITY
 from dispatch.runtime.cancel import CancelToken
 from dispatch.runtime.process import OUTPUT_LIMIT, ProcessResult, run_process
 
@@ -90,13 +91,17 @@ class CallContext:
         Cancelling the call ends the whole group: SIGTERM, then SIGKILL after the grace. Raises
         `ToolError` if the program cannot be started; any exit status is a result.
         """
-        return await run_process(
-            argv,
-            cwd=cwd,
-            env=env,
-            stdin=stdin,
-            output_limit=output_limit,
-            grace=self._grace,
-            on_output=self._partial.append,
-            on_cancel=self.token.on_cancel,
-        )
+        ACTIVITY.add(1)
+        try:
+            return await run_process(
+                argv,
+                cwd=cwd,
+                env=env,
+                stdin=stdin,
+                output_limit=output_limit,
+                grace=self._grace,
+                on_output=self._partial.append,
+                on_cancel=self.token.on_cancel,
+            )
+        finally:
+            ACTIVITY.add(-1)

@@ -11,24 +11,11 @@ import queue
 import threading
 from collections.abc import Callable
 
+from dispatch.runtime.activity import ACTIVITY
+
 IDLE_SECONDS = 5.0
 
 Work = Callable[[], None]
-
-
-class _Activity:
-    """How many worker threads are busy in this process; virtual time must not pass meanwhile."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.busy = 0
-
-    def add(self, change: int) -> None:
-        with self._lock:
-            self.busy += change
-
-
-ACTIVITY = _Activity()
 
 
 class WorkerPool:

@@ -36,7 +36,7 @@ def start(*arguments: str | Path, **options: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [*COMMAND, *map(str, arguments)],
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=options.pop("stderr", subprocess.PIPE),
         env={**PLAIN, **options.pop("env", {})},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         **options,

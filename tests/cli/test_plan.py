@@ -17,7 +17,7 @@ TURN = (
 
 
 def test_the_text_gives_the_reason_of_every_wait_and_runs_nothing(tmp_path: Path) -> None:
-    """Each call that waits says for which call and which claims overlap; the folder is untouched."""
+    """Each call that waits says for which call and which claims overlap; nothing is touched."""
     done = dispatch("plan", turn_file(tmp_path, *TURN), "--root", tmp_path)
     assert 0 == done.returncode, done.stderr
     lines = done.stdout.splitlines()
@@ -43,7 +43,7 @@ def test_json_has_the_plan_as_data(tmp_path: Path) -> None:
     done = dispatch("plan", turn_file(tmp_path, *TURN), "--root", tmp_path, "--json")
     plan = json.loads(done.stdout)
     assert [[0, 1], [2], [3], [4]] == plan["groups"]
-    assert ["READ of file b.py"] == [c for c in plan["calls"][1]["claims"] if "file" in c]
+    assert ["READ of file b.py"] == [c for c in plan["calls"][1]["claims"] if " file " in c]
     assert [0] == [wait["position"] for wait in plan["calls"][2]["waits_for"]]
 
 

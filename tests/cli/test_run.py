@@ -1,6 +1,8 @@
 """`dispatch run`: exit codes, what stands on which stream, and nothing left behind."""
 
+import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -9,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import PLAIN, dispatch, eventually, is_running, start, turn_file
+from dispatch.cli import main
+from tests.cli.command import COMMAND, PLAIN, dispatch, eventually, is_running, start, turn_file
 
 THREE = (
     ("write_file", {"path": "a.txt", "content": "one\n"}),
@@ -50,9 +53,11 @@ def test_results_are_on_stdout_and_progress_is_on_stderr(tmp_path: Path, root: P
 
 def test_json_has_results_in_order_and_all_times_under_timing(tmp_path: Path, root: Path) -> None:
     """The same turn twice gives the same JSON but for what stands under `timing` (D7)."""
-    file = turn_file(tmp_path, *THREE, FAILING, ("serch", {"pattern": "x"}))
+    failing = ("edit_file", {"path": "a.txt", "old": "absent", "new": ""})
+    file = turn_file(tmp_path, *THREE, failing, ("serch", {"pattern": "x"}))
     documents = []
     for _ in range(2):
+        (root / "a.txt").unlink(missing_ok=True)
         done = dispatch("run", file, "--root", root, "--json")
         document = json.loads(done.stdout)
         timing = document.pop("timing")
@@ -64,7 +69,7 @@ def test_json_has_results_in_order_and_all_times_under_timing(tmp_path: Path, ro
     assert ["tool_error", "unknown_tool"] == [
         result["failure"]["kind"] for result in document["results"][3:]
     ]
-    assert 2 == document["conflicting"]
+    assert 3 == document["conflicting"]
     assert 5 == len(timing["calls"])
     assert {"makespan", "run_time", "parallelism_factor", "conflict_serialized"} < timing.keys()
 
@@ -145,15 +150,26 @@ def test_both_providers_messages_and_stdin_are_turns(tmp_path: Path, root: Path)
     ],
 )
 def test_bad_input_is_one_line_on_stderr_and_exit_2(
-    tmp_path: Path, root: Path, arguments: list[str], expected: str
+    tmp_path: Path,
+    root: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    expected: str,
 ) -> None:
     """No traceback, nothing on stdout, one line that says where and what."""
     places = {"root": root, "none": tmp_path / "none.json", "bad": tmp_path / "bad.json"}
     places["bad"].write_text("[ }")
     places["good"] = turn_file(tmp_path, *THREE)
-    done = dispatch(*[argument.format(**places) for argument in arguments])
-    assert (2, "", 1) == (done.returncode, done.stdout, len(done.stderr.splitlines())), done.stderr
-    assert expected in done.stderr
+    code = main([argument.format(**places) for argument in arguments])
+    out, err = capsys.readouterr()
+    assert (2, "", 1) == (code, out, len(err.splitlines())), err
+    assert expected in err
+
+
+def test_the_real_command_exits_2_too(tmp_path: Path, root: Path) -> None:
+    """What the table above checks in this process holds for the process that users start."""
+    done = dispatch("run", tmp_path / "none.json", "--root", root)
+    assert (2, "", 1) == (done.returncode, done.stdout, len(done.stderr.splitlines()))
 
 
 @pytest.mark.parametrize(
@@ -161,10 +177,13 @@ def test_bad_input_is_one_line_on_stderr_and_exit_2(
     [["frobnicate"], ["run"], ["run", "x.json"], ["plan", "x.json", "--schedule", "fast"]],
     ids=["unknown-command", "no-file", "no-root", "unknown-schedule"],
 )
-def test_a_wrong_command_line_is_exit_2(arguments: list[str]) -> None:
+def test_a_wrong_command_line_is_exit_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
     """Misuse of the command line says so on stderr, without a traceback."""
-    done = dispatch(*arguments)
-    assert (2, "", False) == (done.returncode, done.stdout, "Traceback" in done.stderr)
+    code = main(arguments)
+    out, err = capsys.readouterr()
+    assert (2, "", True, False) == (code, out, bool(err), "Traceback" in err)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -195,7 +214,7 @@ def test_a_signal_ends_the_run_at_once_with_what_was_done(
     assert [False, False] == [is_running(pid) for pid in pids]
     assert (True, False) == (document["interrupted"], b"Traceback" in err)
     assert ["ok", "cancelled", "cancelled"] == [r["status"] for r in document["results"]]
-    assert took < 3.0
+    assert took < 4.0
 
 
 def test_a_timeout_ends_the_turn_and_says_so(tmp_path: Path, root: Path) -> None:
@@ -212,9 +231,9 @@ def test_a_reader_who_leaves_is_no_error(tmp_path: Path, root: Path, command: st
     """`dispatch … | head -1` says nothing about a broken pipe and keeps its exit code."""
     (root / "big.txt").write_text("word " * 20 + "\n")
     file = turn_file(tmp_path, *[("read_file", {"path": "big.txt"})] * 2000)
+    script = '"$@" | head -1; exit "${PIPESTATUS[0]}"'
     done = subprocess.run(
-        ["bash", "-c", '"$@" | head -1; exit "${PIPESTATUS[0]}"', "-"]
-        + [sys.executable, "-m", "dispatch.cli", command, str(file), "--root", str(root)],
+        ["bash", "-c", script, "-", *COMMAND, command, str(file), "--root", str(root)],
         capture_output=True,
         env=PLAIN,
         check=False,
@@ -228,7 +247,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path, root: Path) -> None:
     file = turn_file(tmp_path, *THREE)
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "dispatch.cli", "plan", str(file), "--root", str(root)],
+            [*COMMAND, "plan", str(file), "--root", str(root)],
             stdout=full,
             stderr=subprocess.PIPE,
             env=PLAIN,
@@ -249,6 +268,24 @@ def test_whatever_a_model_wrote_can_be_printed(tmp_path: Path, root: Path) -> No
             assert ("\x1b" in done.stdout, "\x1b" in done.stderr) == (False, False)
             if extra:
                 assert "unknown_tool" == json.loads(done.stdout)["results"][0]["failure"]["kind"]
+
+
+def test_a_terminal_gets_a_live_display_that_vanishes(tmp_path: Path, root: Path) -> None:
+    """On a terminal the running call is shown and its lines are erased; stdout is as ever."""
+    file = turn_file(tmp_path, ("shell", {"command": "seq 3000000 | sort -n | tail -1"}))
+    ours, theirs = os.openpty()
+    command = start("run", file, "--root", root, stderr=theirs, env={"TERM": "xterm"})
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # what a terminal says when its other end is closed
+        while piece := os.read(ours, 65536):
+            shown += piece
+    out, _ = command.communicate(timeout=10)
+    os.close(ours)
+    assert (0, True) == (command.returncode, b"3000000" in out)
+    assert b"#0 shell" in shown
+    assert b"\x1b[2K" in shown
+    assert b"1 calls (1 ok)" in shown
 
 
 def test_tools_of_ones_own_replace_the_ready_ones(tmp_path: Path, root: Path) -> None:

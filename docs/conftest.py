@@ -1,0 +1,134 @@
+"""Runs the documentation: each page of this folder, and the README, is one test.
+
+A page's blocks run in the order they are read, in one namespace and one empty folder:
+
+- `python` blocks are executed;
+- blocks with a title (```json title="turn.json") are written to the file of that name;
+- `console` blocks have their `$` commands run, and what these print is compared. Numbers with two
+  decimals (times) may differ, and a line of three dots stands for any number of lines.
+
+`sh`, `json` and `text` blocks are only read by people. No other language is allowed, so that no
+block escapes by a slip of its name.
+"""
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from sybil import Document, Example, Region, Sybil
+from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
+from sybil.parsers.markdown.lexers import FencedCodeBlockLexer, RawFencedCodeBlockLexer
+
+HERE = Path(__file__).resolve().parent
+README = HERE.parent / "README.md"
+LANGUAGES = {"python", "console", "sh", "json", "text"}
+TITLED = re.compile(r'\w+ title="(?P<title>[^"]+)"$\n', re.MULTILINE)
+DECIMALS = re.compile(r" *\d+\.\d\d\b")
+ANY_LINES = "..."
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Collect pages outside this folder too: a conftest alone would never see the README."""
+    config.pluginmanager.register(Pages(), "pages of the documentation")
+
+
+class Pages:
+    """Takes every page as one test file."""
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> "Page | None":
+        if file_path == README or (file_path.parent == HERE and file_path.suffix == ".md"):
+            return Page.from_parent(parent, path=file_path)
+        return None
+
+
+class Page(pytest.File):
+    """One page; its blocks build on each other, so they are one test."""
+
+    def collect(self) -> Iterator["Blocks"]:
+        yield Blocks.from_parent(self, name="blocks")
+
+
+class Blocks(pytest.Item):
+    """All blocks of a page, in order."""
+
+    def runtest(self) -> None:
+        document = SYBIL.parse(self.path)
+        check_languages(document)
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            for example in document.examples():
+                example.evaluate()
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return self.path, None, self.path.name
+
+
+def check_languages(document: Document) -> None:
+    """Refuse a block in a language that nothing here knows."""
+    for region in FencedCodeBlockLexer(language=".*")(document):
+        language = region.lexemes["language"].partition(" ")[0]
+        line = document.text.count("\n", 0, region.start) + 1
+        assert language in LANGUAGES, f"{document.path}:{line}: no block can be {language!r}"
+
+
+def titled_blocks(document: Document) -> Iterable[Region]:
+    """Find the blocks that are files."""
+    for region in RawFencedCodeBlockLexer(TITLED)(document):
+        region.parsed = (region.lexemes["title"], region.lexemes["source"])
+        region.evaluator = write_file
+        yield region
+
+
+def write_file(example: Example) -> None:
+    """Write a titled block to its file."""
+    name, content = example.parsed
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text(content, encoding="utf-8")
+
+
+def run_console(example: Example) -> None:
+    """Run the commands of a block and compare what they print, errors included."""
+    for entry in re.split(r"^\$ ", example.parsed, flags=re.MULTILINE)[1:]:
+        command, _, expected = entry.partition("\n")
+        printed = output_of(command)
+        where = f"{example.path}:{example.line}: $ {command}"
+        assert fits(expected, printed), f"{where}\nprinted:\n{printed}\nexpected:\n{expected}"
+
+
+def output_of(command: str) -> str:
+    """What a command prints, on both streams, where `dispatch` is this environment's."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    done = subprocess.run(  # noqa: S602 - the documentation's own commands
+        command,
+        shell=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1", "PYTHONUTF8": "1"},
+        check=False,
+    )
+    return done.stdout.decode()
+
+
+def fits(expected: str, printed: str) -> bool:
+    """Whether the output is the expected one, times and left-out lines aside."""
+    lines = [
+        "(?:.*\n)*?" if line == ANY_LINES else re.escape(DECIMALS.sub(" 0.00", line)) + "\n"
+        for line in expected.rstrip().splitlines()
+    ]
+    shown = DECIMALS.sub(" 0.00", printed)
+    shown = "".join(f"{line.rstrip()}\n" for line in shown.rstrip().splitlines())
+    return re.fullmatch("".join(lines), shown) is not None
+
+
+SYBIL = Sybil(
+    parsers=[
+        PythonCodeBlockParser(),
+        CodeBlockParser(language="console", evaluator=run_console),
+        titled_blocks,
+    ]
+)
