@@ -7,6 +7,7 @@ it is; whatever the model wrote, the outcome is that or an `InvalidArguments` wi
 from __future__ import annotations
 
 import inspect
+from asyncio import CancelledError
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -54,7 +55,7 @@ class Arguments:
                 return self._check(dict(arguments))
         except ValidationError as error:
             raise InvalidArguments(_explain(error, arguments)) from None
-        except Exception as error:  # a validator of the tool's own that raises something else
+        except (Exception, CancelledError) as error:  # from a validator of the tool's own
             raise InvalidArguments(
                 f"the arguments could not be checked: {safe_str(error)}"
             ) from error
@@ -94,7 +95,7 @@ def from_signature(handler: Callable[..., Any], name: str) -> Arguments:
         values = {names[field]: value for field, value in instance.__dict__.items()}
         return {**values, **instance.model_extra} if instance.model_extra else values
 
-    schema = model.model_json_schema(schema_generator=_PlainSchema)
+    schema = _shown(model, name)
     schema.pop("title", None)
     schema.setdefault("properties", {})
     return Arguments(
@@ -109,7 +110,7 @@ def from_schema(schema: Mapping[str, Any], handler: Callable[..., Any], name: st
     context = next((p.name for p in parameters if getattr(p.annotation, CONTEXT_MARK, False)), None)
     try:
         validator = compile_schema(schema, extras=extras)
-    except SchemaError as error:
+    except (SchemaError, AttributeError, TypeError) as error:  # the latter: lists for maps, …
         raise DeclarationError(f"tool {name!r}: input_schema: {safe_str(error)}") from error
     return Arguments(dict(schema), validator.validate_python, validator.validate_json, context)
 
@@ -121,6 +122,8 @@ def _signature(handler: Callable[..., Any], name: str) -> inspect.Signature:
         raise DeclarationError(
             f"tool {name!r}: {error}, which an annotation uses; import it at run time"
         ) from error
+    except SyntaxError as error:
+        raise DeclarationError(f"tool {name!r}: {error.text!r} is no annotation") from error
     except (TypeError, ValueError) as error:
         raise DeclarationError(f"tool {name!r}: {handler!r} has no signature to read") from error
 
@@ -136,6 +139,13 @@ def _model(name: str, fields: dict[str, Any], extras: bool) -> type[BaseModel]:
     try:
         return create_model(f"{name} arguments", __config__=config, **fields)
     except (PydanticSchemaGenerationError, PydanticUserError) as error:
+        raise DeclarationError(f"tool {name!r}: {error.message.splitlines()[0]}") from error
+
+
+def _shown(model: type[BaseModel], name: str) -> dict[str, Any]:
+    try:
+        return model.model_json_schema(schema_generator=_PlainSchema)
+    except PydanticUserError as error:
         raise DeclarationError(f"tool {name!r}: {error.message.splitlines()[0]}") from error
 
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from dispatch.errors import CallFailed
-from dispatch.render import render
+from dispatch.render import encodable, render
 
 
 class Status(StrEnum):
@@ -149,13 +149,16 @@ class ToolResult:
         return self.status is Status.OK
 
     def content(self) -> str:
-        """Text for the model: the value, or what went wrong. Never raises, never empty."""
+        """Text for the model: the value, or what went wrong.
+
+        Never raises, is never empty, and can always be encoded as UTF-8.
+        """
         if self.failure is None:
             return render(self.value)
         text = f"[{self.status}] {self.failure.message}"
         if self.partial:
             text += f"\nOutput before it stopped:\n{self.partial}"
-        return text
+        return encodable(text)
 
     def unwrap(self) -> Any:
         """Return the value, or raise `CallFailed` with this result if the call did not succeed."""

@@ -28,6 +28,8 @@ RESERVED_MODES = frozenset({READ, WRITE, SELF, PEER})
 FILE = "file"
 TOOL = "tool"
 SESSION = "session"
+LONGEST_PATH = 4096
+"""No system opens a longer one, and resolving it would take time that grows with its square."""
 
 
 class Claim(NamedTuple):
@@ -155,7 +157,12 @@ class FileKeys:
         self._shown_root = self.key(self.root)
 
     def key(self, path: str) -> Key:
-        """The canonical key of `path`, which is relative to the root unless absolute."""
+        """The canonical key of `path`, which is relative to the root unless absolute.
+
+        Raises `ValueError` for what can be no path: too long, or with a NUL in it.
+        """
+        if len(path) > LONGEST_PATH:
+            raise ValueError(f"a path of {len(path):,} characters names no file")
         real = os.path.realpath(os.path.join(self.root, path))  # noqa: PTH118 - hot path
         if not real.isascii():
             real = unicodedata.normalize("NFC", real)

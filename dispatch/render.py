@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic_core import to_json
@@ -11,17 +12,31 @@ PREVIEW = 200
 
 
 def render(value: Any) -> str:
-    """Text of `value`: strings as they are, everything else as JSON, at worst its type's name."""
-    if isinstance(value, str):
-        return value or EMPTY
+    """Text of `value`: strings as they are, everything else as JSON, at worst its type's name.
+
+    An iterator is named and not read: reading it would use it up, and it may have no end.
+    """
     if value is None:
         return EMPTY
-    if isinstance(value, bytes | bytearray):
-        return bytes(value).decode("utf-8", "replace") or EMPTY
     try:
+        if isinstance(value, str):
+            return encodable(str.__str__(value)) or EMPTY
+        if isinstance(value, bytes | bytearray):
+            return bytes(value).decode("utf-8", "replace") or EMPTY
+        if isinstance(value, Iterator):
+            return f"<{type(value).__name__}, whose items cannot be shown; return a list>"
         return to_json(value, serialize_unknown=True, bytes_mode="base64").decode()
     except Exception:  # noqa: BLE001 - whatever a foreign object raises, the model gets a text
-        return safe_str(value)
+        return encodable(safe_str(value))
+
+
+def encodable(text: str) -> str:
+    """The text with lone surrogates (as in odd file names) escaped, so that UTF-8 can hold it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()
+    return text
 
 
 def safe_str(value: object) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -91,7 +92,7 @@ class Tool:
         if not isinstance(name, str) or not name:
             raise DeclarationError(f"a tool needs a name, not {name!r}")
         _check_handler(name, handler)
-        if timeout is not None and timeout <= 0:
+        if timeout is not None and not timeout > 0:
             raise DeclarationError(f"tool {name!r}: timeout must be above 0 seconds, not {timeout}")
         self.name = name
         self.handler = handler
@@ -142,7 +143,7 @@ class Tool:
         shown = MappingProxyType(dict(arguments))
         try:
             return combine([*self._declared(shown), *self._session(shown), *self.added]), None
-        except Exception as error:  # noqa: BLE001 - a descriptor is foreign code: fail closed
+        except (Exception, CancelledError) as error:  # noqa: BLE001 - foreign code: fail closed
             reason = f"{type(error).__name__}: {preview(safe_str(error))}"
             warning = f"{self.name}: its claims could not be told ({reason}), so it ran alone"
             return combine([EXCLUSIVE, *self.added]), warning

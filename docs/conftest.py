@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from _pytest._code.code import TerminalRepr
 from sybil import Document, Example, Region, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 from sybil.parsers.markdown.lexers import FencedCodeBlockLexer, RawFencedCodeBlockLexer
@@ -63,6 +64,12 @@ class Blocks(pytest.Item):
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             for example in document.examples():
                 example.evaluate()
+
+    def repr_failure(
+        self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None
+    ) -> str | TerminalRepr:
+        """Show the line that failed; the default is the whole page."""
+        return super().repr_failure(excinfo, style="short")
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         return self.path, None, self.path.name

@@ -21,7 +21,7 @@ def text_lines(turn: TurnResult) -> Iterator[str]:
 
 def json_text(turn: TurnResult, *, interrupted: bool) -> str:
     """One JSON object: results in intent order, what was conflicting, and the times apart."""
-    stats = turn.stats
+    stats, began = turn.stats, _began(turn)
     document = {
         "satisfied": turn.satisfied,
         "reason": turn.reason,
@@ -36,7 +36,7 @@ def json_text(turn: TurnResult, *, interrupted: bool) -> str:
             "conflict_serialized": stats.conflict_serialized,
             "peak": stats.peak,
             "waits": {cause: _rounded(seconds) for cause, seconds in stats.waits.items()},
-            "calls": [_times(result, _began(turn)) for result in turn.results],
+            "calls": [_times(result, began) for result in turn.results],
         },
     }
     return json.dumps(document, indent=2, ensure_ascii=not stdout_takes_all_text(), default=str)

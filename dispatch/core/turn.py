@@ -243,6 +243,7 @@ class TurnMachine:
             waiting = self.calls[position]
             if waiting.state is CallState.PLANNED:
                 self._skip(waiting, call.position)
+        self._decide()
 
     def _end(
         self,
@@ -261,7 +262,6 @@ class TurnMachine:
         call.status, call.kind, call.phase, call.cause = status, kind, phase, cause
         self._do(Do.END, call)
         self._open_calls -= 1
-        self._decide()
 
     def _decide(self) -> None:
         if self.state is TurnState.CLOSED and not self._open_calls:

@@ -131,7 +131,7 @@ def _check(call: ToolCall) -> None:
             f"a turn takes ToolCall objects, not {type(call).__name__};"
             " write ToolCall(id, name, arguments), or read them with an adapter"
         )
-    if call.timeout is not None and call.timeout <= 0:
+    if call.timeout is not None and not call.timeout > 0:
         raise ValueError(f"call {call.id!r}: timeout must be above 0 seconds, not {call.timeout}")
     if call.after:
         raise NotSupported(

@@ -9,6 +9,7 @@ import structlog
 
 from dispatch.call import ToolCall
 from dispatch.events import CallEvent, Event, Sink, TurnEvent
+from dispatch.render import safe_str
 
 
 class Broadcast:
@@ -25,10 +26,11 @@ class Broadcast:
         for sink in tuple(self._sinks):
             try:
                 sink(event)
-            except (Exception, asyncio.CancelledError):
+            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - foreign code
                 self._sinks.remove(sink)
                 log = structlog.get_logger("dispatch")
-                log.warning("sink removed because it raised", sink=repr(sink), exc_info=True)
+                text = f"{type(error).__name__}: {safe_str(error)}"
+                log.warning("sink removed because it raised", sink=safe_str(sink), error=text)
 
 
 class Teller:

@@ -78,7 +78,7 @@ class Dispatcher:
         self.limits = limits or Limits(DEFAULT_TOTAL if max_concurrent is None else max_concurrent)
         self._call_timeout = _seconds("call_timeout", call_timeout)
         self._turn_timeout = _seconds("turn_timeout", turn_timeout)
-        if grace < 0:
+        if not grace >= 0:
             raise ValueError(f"grace must be 0 seconds or more, not {grace}")
         self._grace = grace
         self._admission = Admission(self.toolbox, FileKeys(root), self.resources.check_modes)
@@ -229,6 +229,6 @@ def _schedule(name: Schedule | str) -> Schedule:
 
 
 def _seconds(name: str, value: float | None) -> float | None:
-    if value is not None and value <= 0:
+    if value is not None and not value > 0:
         raise ValueError(f"{name} must be above 0 seconds, not {value}")
     return value

@@ -23,6 +23,8 @@ WAITING = {
     Phase.RUN: "while running",
 }
 MESSAGE_LIMIT = 20_000
+MEMBERS = 20
+"""How many members of an exception group are told."""
 
 
 class TurnResult(Sequence[ToolResult]):
@@ -107,13 +109,11 @@ def raised(error: BaseException) -> Failure:
             exception_type=type(error).__name__,
             details=error.details,
         )
-    name = type(error).__name__
-    text = safe_str(error) if error.args else ""
     return Failure(
         kind=FailureKind.TOOL_ERROR,
-        message=_bounded(f"{name}: {text}" if text else name),
+        message=_bounded(_told(error)),
         phase=Phase.RUN,
-        exception_type=name,
+        exception_type=type(error).__name__,
     )
 
 
@@ -151,6 +151,15 @@ def self_cancelled() -> Failure:
         phase=Phase.RUN,
         exception_type="CancelledError",
     )
+
+
+def _told(error: BaseException) -> str:
+    """The exception's type and text; for a group, those of its members too."""
+    name, text = type(error).__name__, safe_str(error)
+    told = name if text == name else f"{name}: {text}"
+    if isinstance(error, BaseExceptionGroup):
+        told += "".join(f"\n- {_told(member)}" for member in error.exceptions[:MEMBERS])
+    return told
 
 
 def _bounded(text: str) -> str:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -193,25 +190,17 @@ async def test_a_reply_does_not_depend_on_timing(provider: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["agent_loop", "agent_loop_gather", "openai_loop"])
-def test_the_examples_run_as_commands(name: str, tmp_path: Path) -> None:
-    """`python examples/<name>.py TASK` works with a key and an address in the environment."""
+async def test_main_takes_key_and_address_from_the_environment(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What `python examples/<name>.py TASK` runs prints the model's last words."""
     (tmp_path / "a.txt").write_text("hello")
-    with serve(
-        [Step(calls=(Call("read_file", {"path": "a.txt"}),)), Step("It says hello.")]
-    ) as server:
-        done = subprocess.run(
-            [sys.executable, EXAMPLES / f"{name}.py", "What is in a.txt?"],
-            cwd=tmp_path,
-            env={
-                **os.environ,
-                "ANTHROPIC_API_KEY": "any",
-                "ANTHROPIC_BASE_URL": server.url,
-                "OPENAI_API_KEY": "any",
-                "OPENAI_BASE_URL": f"{server.url}/v1",
-                "PYTHONPATH": str(EXAMPLES.parent),
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert (0, "It says hello.\n", "") == (done.returncode, done.stdout, done.stderr)
+    monkeypatch.chdir(tmp_path)
+    script = [Step(calls=(Call("read_file", {"path": "a.txt"}),)), Step("It says hello.")]
+    with serve(script) as server:
+        for provider, url in (("ANTHROPIC", server.url), ("OPENAI", f"{server.url}/v1")):
+            monkeypatch.setenv(f"{provider}_API_KEY", "any")
+            monkeypatch.setenv(f"{provider}_BASE_URL", url)
+        await example(name).main("What is in a.txt?")
+    assert ("It says hello.\n", "") == capsys.readouterr()
+    assert "hello" == last_results(server)[-1]
