@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from _pytest._code import Traceback
 from _pytest._code.code import TerminalRepr
 from sybil import Document, Example, Region, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
@@ -70,6 +71,9 @@ class Blocks(pytest.Item):
     ) -> str | TerminalRepr:
         """Show the line that failed; the default is the whole page."""
         return super().repr_failure(excinfo, style="short")
+
+    def _traceback_filter(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Traceback:
+        return excinfo.traceback.cut(path=__file__)  # from `runtest` on, without pytest's own part
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         return self.path, None, self.path.name

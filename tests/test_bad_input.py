@@ -232,7 +232,7 @@ def test_a_turn_without_calls_is_over_at_once(schedule: str) -> None:
     result.raise_for_failures()
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", ["dataflow", "groups"])
 def test_ten_thousand_calls_have_ten_thousand_results(schedule: str) -> None:
     """10,000 calls of every sort at once: each has its own result, in the order of the calls."""
     counts = dict.fromkeys(range(10), 0)

@@ -79,6 +79,7 @@ class Driver:
         self._inbox: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
         self._pumping = False
         self._slots_wanted = False
+        self._giving_back = threading.Lock()
         self._ended, self._decided, self._gone = ended, decided, gone
         self._tell = Teller(settings.turn_id, settings.tell, self._loop.time)
         if self._tell:
@@ -215,7 +216,7 @@ class Driver:
             pool=self._settings.pool,
             context=partial(self._context, call),
             done=partial(self._returned, position),
-            orphaned=partial(self._orphaned, call),
+            ended=partial(self._thread_ended, call),
         )
 
     def _context(self, call: RunningCall) -> CallContext:
@@ -244,15 +245,30 @@ class Driver:
         if self.fatal is not None and self.machine.stopped is None:
             self._cancelled(f"another tool raised {type(self.fatal).__name__}")
 
-    def _orphaned(self, call: RunningCall) -> None:
-        """A thread ended after its loop was closed: give back from here what it held."""
+    def _thread_ended(self, call: RunningCall) -> None:
+        """In a worker thread: give back what the loop may never do for it, as it may be gone.
+
+        That is a call that was given up, or one whose loop was closed in the middle of its turn.
+        """
+        if self._loop.is_closed() or self.machine.calls[call.position].state is CallState.ENDED:
+            self._give_claims_back(call)
+        if self._loop.is_closed():
+            self._give_slots_back(call)
+            self._settings.limits.grant()
+
+    def _give_claims_back(self, call: RunningCall) -> None:
         if call.scope is not None:
             call.scope.alive = False
-        if call.ticket is not None:
-            self._settings.table.leave(call.ticket)
-        if call.request is not None:
-            self._settings.limits.give_back(call.request)
-            self._settings.limits.grant()
+        with self._giving_back:
+            ticket, call.ticket = call.ticket, None
+        if ticket is not None:
+            self._settings.table.leave(ticket)
+
+    def _give_slots_back(self, call: RunningCall) -> None:
+        with self._giving_back:
+            request, call.request = call.request, None
+        if request is not None:
+            self._settings.limits.give_back(request)
 
     # Actions
 
@@ -285,11 +301,8 @@ class Driver:
             self._settings.limits.prefer(request, self.machine.chain(position))
 
     def _free(self, position: int) -> None:
-        call = self.calls[position]
-        if call.request is not None:
-            self._settings.limits.give_back(call.request)
-            call.request = None
-            self._slots_wanted = True
+        self._give_slots_back(self.calls[position])
+        self._slots_wanted = True
 
     def _signal(self, position: int) -> None:
         call = self.calls[position]
@@ -320,10 +333,7 @@ class Driver:
         self._ended(result)
 
     def _settle(self, position: int) -> None:
-        call = self.calls[position]
-        if call.ticket is not None:
-            self._settings.table.leave(call.ticket)
-            call.ticket = None
+        self._give_claims_back(self.calls[position])
         if self._tell:
             self._told_call(position, CallState.SETTLED, self.machine.calls[position].status)
 

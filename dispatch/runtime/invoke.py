@@ -1,13 +1,14 @@
 """Running one tool: a task for `async def`, a daemon worker thread for `def`.
 
 Owns the difference between "asked to stop" and "really stopped": `done` is called once, on the
-loop, when the tool is really gone; if the loop is closed by then, `orphaned` is called in the
-worker thread instead. Whatever a tool raises is an `Outcome`, never an exception here.
+loop, when the tool is really gone. A thread says `ended` before that, from itself, since its loop
+may be closed by then. Whatever a tool raises is an `Outcome`, never an exception here.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from collections.abc import Callable, Mapping
 from contextvars import Context
@@ -81,7 +82,7 @@ class TaskInvocation:
 class ThreadInvocation:
     """A `def` tool in a worker thread; if it returns an awaitable, a task awaits that."""
 
-    __slots__ = ("_awaiting", "_context", "_done", "_loop")
+    __slots__ = ("_awaiting", "_cancelled", "_context", "_done", "_loop")
 
     def __init__(
         self,
@@ -92,27 +93,29 @@ class ThreadInvocation:
         done: Callable[[Outcome], None],
         *,
         pool: WorkerPool,
-        orphaned: Callable[[], None],
+        ended: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._context = context
         self._done = done
         self._awaiting: TaskInvocation | None = None
+        self._cancelled = False
 
         def work() -> None:
             try:
                 outcome = Outcome(value=context.run(handler, **arguments))
             except BaseException as error:  # noqa: BLE001 - a tool may raise anything
                 outcome = Outcome(error=error)
-            try:
+            if not inspect.isawaitable(outcome.value):
+                ended()
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(self._finish, outcome)
-            except RuntimeError:  # the loop is closed
-                orphaned()
 
         pool.submit(work)
 
     def cancel(self) -> None:
         """Cancel what is awaited; the thread itself cannot be stopped."""
+        self._cancelled = True
         if self._awaiting is not None:
             self._awaiting.cancel()
 
@@ -122,6 +125,8 @@ class ThreadInvocation:
             self._awaiting = TaskInvocation(
                 self._loop, _awaited, {"value": value}, self._context, self._done
             )
+            if self._cancelled:
+                self._awaiting.cancel()
         else:
             self._done(outcome)
 

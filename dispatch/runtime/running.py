@@ -80,7 +80,7 @@ class RunningCall:
         pool: WorkerPool,
         context: Callable[[], CallContext],
         done: Callable[[Outcome], None],
-        orphaned: Callable[[], None],
+        ended: Callable[[], None],
     ) -> None:
         """Invoke the tool, with this call as the parent of whatever it starts."""
         tool, arguments = self.admitted.tool, dict(self.admitted.arguments or {})
@@ -94,7 +94,7 @@ class RunningCall:
             TaskInvocation(loop, tool.handler, arguments, self.variables, done)
             if tool.is_async
             else ThreadInvocation(
-                loop, tool.handler, arguments, self.variables, done, pool=pool, orphaned=orphaned
+                loop, tool.handler, arguments, self.variables, done, pool=pool, ended=ended
             )
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextvars import copy_context
@@ -181,17 +182,22 @@ class Turn:
     async def _settled(self, running: Driver) -> None:
         """Wait until every call has its result, also while being cancelled; then raise."""
         running.close()
-        cancelled: asyncio.CancelledError | None = None
-        while self._result is None:
-            try:
-                with anyio.CancelScope(shield=cancelled is not None):
+        if self._result is not None:
+            return
+        try:
+            await self._over.wait()
+        except asyncio.CancelledError as error:
+            running.stop(Status.CANCELLED, _reason(error))
+            await self._stopped()
+            error.turn = self._result  # type: ignore[attr-defined]
+            raise
+
+    async def _stopped(self) -> None:
+        """Wait for the end of a turn that was stopped, whoever cancels however often meanwhile."""
+        with anyio.CancelScope(shield=True):
+            while self._result is None:
+                with contextlib.suppress(asyncio.CancelledError):
                     await self._over.wait()
-            except asyncio.CancelledError as error:
-                cancelled = cancelled or error
-                running.stop(Status.CANCELLED, _reason(error))
-        if cancelled is not None:
-            cancelled.turn = self._result  # type: ignore[attr-defined]
-            raise cancelled
 
     def _one_ended(self, result: ToolResult) -> None:
         self._ended.append(result)

@@ -38,6 +38,8 @@ class Folder:
         The file need not exist. Raises `ToolError` for a path that leaves the root, through `..`
         or a link, or that is no path at all; the text never tells where such a link leads.
         """
+        if len(path) >= PATH_LIMIT:  # before resolving it, which takes time by its square
+            raise ToolError(f"{preview(path)} is longer than a path can be")
         try:
             real = os.path.realpath(self.root / path)
         except ValueError:
@@ -66,7 +68,8 @@ class Folder:
             os.fsencode(path)
         except UnicodeEncodeError:
             return str(self.root)
-        return str(self.root) if "\0" in path else str(self.root / path)
+        no_path = "\0" in path or len(path) >= PATH_LIMIT
+        return str(self.root) if no_path else str(self.root / path)
 
     @contextlib.contextmanager
     def directory(self, real: Path, *, make: bool = False) -> Iterator[int]:
