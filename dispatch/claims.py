@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +29,8 @@ RESERVED_MODES = frozenset({READ, WRITE, SELF, PEER})
 FILE = "file"
 TOOL = "tool"
 SESSION = "session"
+MAX_CLAIMS = 10_000
+"""Of one call. Whoever says more than that (for ever, perhaps) might as well claim everything."""
 LONGEST_PATH = 4096
 """No system opens a longer one, and resolving it would take time that grows with its square."""
 
@@ -125,7 +128,10 @@ def checked(declared: object) -> tuple[Claim, ...]:
             f"resource_keys must return a list of claims, not {type(declared).__name__};"
             " write [read('file', path)]"
         )
-    return tuple(_checked_item(item) for item in declared)
+    claims = tuple(_checked_item(item) for item in islice(declared, MAX_CLAIMS + 1))
+    if len(claims) > MAX_CLAIMS:
+        raise DeclarationError(f"more than {MAX_CLAIMS:,} claims for one call")
+    return claims
 
 
 def _checked_item(item: object) -> Claim:

@@ -7,6 +7,7 @@ template once per item. The template is parsed and checked once, when the tool i
 
 from __future__ import annotations
 
+import math
 import os
 import string
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from enum import Enum
 from itertools import product
 from typing import Any
 
-from dispatch.claims import FILE, Claim
+from dispatch.claims import FILE, MAX_CLAIMS, Claim
 from dispatch.errors import DeclarationError
 
 Part = tuple[str, str | None]
@@ -41,6 +42,8 @@ class Template:
     def claims(self, arguments: Mapping[str, Any]) -> list[Claim]:
         """The claims for these arguments; raises for a value that names no resource."""
         values = [_texts(name, arguments[name]) for name in self.names]
+        if math.prod(map(len, values)) > MAX_CLAIMS:
+            raise DeclarationError(f"{self.text!r} gives more than {MAX_CLAIMS:,} claims")
         return [
             Claim((self.kind, *self._filled(dict(zip(self.names, chosen, strict=True)))), self.mode)
             for chosen in product(*values)

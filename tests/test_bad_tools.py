@@ -14,6 +14,7 @@ from dispatch import Claim, FailureKind, Status, Tool, ToolError, ToolResult, re
 from tests.timeline import SCHEDULES, Timeline, calls, dispatched
 
 BOUND = 30_000
+MANY = list(range(5_000))
 
 
 class Unspeakable(Exception):
@@ -37,6 +38,10 @@ def half_way(given: Any) -> Iterator[Claim]:
     raise LookupError("half way")
 
 
+def endless() -> Iterator[Claim]:
+    return (read("row", number) for number in itertools.count())
+
+
 def mutating(given: Any) -> list[Claim]:
     given["name"] = "something else"
     return []
@@ -58,10 +63,12 @@ RUBBISH: dict[str, tuple[dict[str, Any], str]] = {
     "a bare key": ({"resource_keys": lambda given: ("file", "a")}, "a claim or a key"),
     "a number": ({"resource_keys": lambda given: 3}, "not int"),
     "strings": ({"resource_keys": lambda given: ["file:a"]}, "a claim or a key"),
-    "a coroutine": ({"resource_keys": lambda given: asyncio.sleep}, "not function"),
+    "a function": ({"resource_keys": lambda given: asyncio.sleep}, "not function"),
     "a key of numbers": ({"resource_keys": lambda given: [("db", 1.5)]}, "float"),
     "a claim of nonsense": ({"resource_keys": lambda given: [Claim("file", "read")]}, "no claim"),  # type: ignore[arg-type]
     "a mode of nonsense": ({"resource_keys": lambda given: [Claim(("a",), 5)]}, "no claim"),  # type: ignore[arg-type]
+    "claims without end": ({"resource_keys": lambda given: endless()}, "more than 10,000"),
+    "lists that multiply": ({"reads": "cell:{rows}/{columns}"}, "more than 10,000"),
     "no callable": ({"resource_keys": [write("file", "a")]}, "TypeError"),
     "a template without a value": ({"reads": "file:{path}"}, "KeyError"),
     "a template of a mapping": ({"reads": "db:{table}"}, "dict, which names no resource"),
@@ -80,14 +87,20 @@ def test_a_descriptor_that_cannot_be_trusted_makes_the_call_exclusive(
     declared, reason = case
     timeline = Timeline()
 
-    async def work(name: str, path: str = "", table: object = None) -> str:
+    async def work(name: str, **rest: object) -> str:
         with timeline.span(name):
             await asyncio.sleep(1)
         return name
 
     schema = {
         "type": "object",
-        "properties": {"name": {"type": "string"}, "path": {}, "table": {}},
+        "properties": {
+            "name": {"type": "string"},
+            "path": {},
+            "table": {},
+            "rows": {},
+            "columns": {},
+        },
     }
     doubtful = Tool("doubtful", work, input_schema=schema, **declared)
     tools = [
@@ -97,7 +110,7 @@ def test_a_descriptor_that_cannot_be_trusted_makes_the_call_exclusive(
     ]
     turn = calls(
         ("read_a", {"name": "before"}),
-        ("doubtful", {"name": "doubtful", "table": {}}),
+        ("doubtful", {"name": "doubtful", "table": {}, "rows": MANY, "columns": MANY}),
         ("read_a", {"name": "after"}),
         ("fetch", {"name": "fetch"}),
     )

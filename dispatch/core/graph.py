@@ -33,7 +33,7 @@ class ConflictGraph:
         self.index = ConflictIndex()
         self.claims: list[tuple[Claim, ...]] = []
         self.nodes: list[int] = []
-        self._members: dict[tuple[int, ...], list[int]] = {}
+        self._known: dict[tuple[int, ...], tuple[list[int], int]] = {}
 
     def add(self, claims: tuple[Claim, ...]) -> int:
         """Enter the next call and return its node."""
@@ -106,13 +106,14 @@ class ConflictGraph:
                 bound = max(bound, sum(weights[position] for position in positions) / limit)
         return bound
 
-    def waits(self, position: int, limit: int = NEAREST) -> tuple[list[Wait], int]:
-        """The nearest calls that this one directly waits for, latest first, and the count of all.
+    def waits(self, position: int) -> tuple[list[Wait], int]:
+        """What this call waits for: the nearest 20, latest first, and how many more there are.
 
-        Directly: through joins, not through other calls. For explaining, never for scheduling.
+        A call that a nearer one waits for already is left out. For explaining, not scheduling.
         """
-        causes = self._direct(tuple(self.index.predecessors[self.nodes[position]]))
-        return [self.wait(position, cause) for cause in causes[:limit]], len(causes)
+        nodes = tuple(self.index.predecessors[self.nodes[position]])
+        causes, more = self._nearest(nodes)
+        return [self.wait(position, cause) for cause in causes], more
 
     def wait(self, position: int, cause: int) -> Wait:
         """Why `position` waits for the conflicting earlier call `cause`."""
@@ -121,23 +122,33 @@ class ConflictGraph:
             raise ValueError(f"call {position} does not conflict with call {cause}")
         return Wait(position, cause, *pair)
 
-    def _direct(self, nodes: tuple[int, ...]) -> list[int]:
-        """The calls that these nodes are or stand for, latest first.
+    def _nearest(self, nodes: tuple[int, ...]) -> tuple[list[int], int]:
+        """The calls that these nodes are or stand for, as `waits` wants them.
 
         Remembered per set of nodes, since many calls wait for the same join.
         """
-        known = self._members.get(nodes)
+        known = self._known.get(nodes)
         if known is None:
-            found: set[int] = set()
-            stack = list(nodes)
-            while stack:
-                node = stack.pop()
-                if self.index.positions[node] < 0:
-                    stack += self.index.predecessors[node]
-                else:
-                    found.add(self.index.positions[node])
-            known = self._members[nodes] = sorted(found, reverse=True)
+            nearest: list[int] = []
+            calls = self._calls(nodes)
+            while calls and len(nearest) < NEAREST:
+                call = calls.pop()
+                if not any(conflict(self.claims[call], self.claims[near]) for near in nearest):
+                    nearest.append(call)
+            known = self._known[nodes] = (nearest, len(calls))
         return known
+
+    def _calls(self, nodes: tuple[int, ...]) -> list[int]:
+        """The positions of the calls among these nodes and in their joins, in order."""
+        found: set[int] = set()
+        stack = list(nodes)
+        while stack:
+            node = stack.pop()
+            if self.index.positions[node] < 0:
+                stack += self.index.predecessors[node]
+            else:
+                found.add(self.index.positions[node])
+        return sorted(found)
 
     def remaining_chains(self) -> list[int]:
         """Per node: the number of calls on the longest chain that begins there, itself included."""

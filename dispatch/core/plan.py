@@ -98,18 +98,18 @@ class Plan:
         )
 
     def explain(self, position: int) -> str:
-        """Why the call at this position waits, naming the nearest 20 calls and the count of all."""
+        """Why the call at this position waits: the nearest 20 calls, and how many more."""
         if not 0 <= position < len(self.calls):
             raise IndexError(f"the turn has {len(self.calls)} calls; there is none at {position}")
-        waits, count = self._graph.waits(position)
+        waits, more = self._graph.waits(position)
         label = self._label(position)
         if position in self.refused:
             return f"{label} is refused: {self.refused[position]}"
         if not waits:
             return f"{label} waits for nothing"
         lines = [f"{label} waits for {self._reason(wait)}" for wait in waits]
-        if count > len(waits):
-            lines.append(f"… and {count - len(waits)} earlier calls")
+        if more:
+            lines.append(f"… and for earlier calls, {more} at most")
         return "\n".join(lines)
 
     def to_text(self) -> str:
@@ -177,15 +177,15 @@ class Plan:
         lines = [self._label(position)]
         if position in self.refused:
             lines.append(f"  refused: {self.refused[position]}")
-        waits, count = self._graph.waits(position)
+        waits, more = self._graph.waits(position)
         lines += [f"  waits for {self._reason(wait)}" for wait in waits]
-        if count > len(waits):
-            lines.append(f"  … and {count - len(waits)} earlier calls")
+        if more:
+            lines.append(f"  … and for earlier calls, {more} at most")
         return lines
 
     def _call_json(self, position: int) -> dict[str, object]:
         call = self.calls[position]
-        waits, count = self._graph.waits(position)
+        waits, more = self._graph.waits(position)
         return {
             "position": position,
             "id": call.id,
@@ -193,7 +193,7 @@ class Plan:
             "claims": [self._shown(claim) for claim in self._graph.claims[position]],
             "refused": self.refused.get(position),
             "waits_for": [{"position": w.cause, "reason": self._reason(w)} for w in waits],
-            "waits_for_count": count,
+            "waits_for_more": more,
         }
 
     def _counted(self, name: str) -> list[int]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-import structlog
-
 from dispatch.call import ToolCall
 from dispatch.events import CallEvent, Event, Sink, TurnEvent
 from dispatch.render import safe_str
@@ -28,6 +26,8 @@ class Broadcast:
                 sink(event)
             except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - foreign code
                 self._sinks.remove(sink)
+                import structlog  # only here: it brings rich along, and hardly any sink raises
+
                 log = structlog.get_logger("dispatch")
                 text = f"{type(error).__name__}: {safe_str(error)}"
                 log.warning("sink removed because it raised", sink=safe_str(sink), error=text)

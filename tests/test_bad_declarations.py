@@ -1,0 +1,213 @@
+"""What a programmer can declare wrong: refused when it is declared, naming what would be right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+
+from dispatch import (
+    DeclarationError,
+    Dispatcher,
+    Limits,
+    ResourceTable,
+    Tool,
+    Toolbox,
+    commute,
+    read,
+    tool,
+    write,
+)
+from dispatch.claims import checked
+from dispatch.testing import run_in_virtual_time
+from tests.timeline import calls
+
+
+async def handler(path: str, count: int = 1) -> str:
+    return path * count
+
+
+def generator() -> Generator[int]:
+    yield 1
+
+
+class NotAType:
+    """Pydantic knows nothing of it."""
+
+
+def takes_a_stranger(thing: NotAType) -> None: ...
+def takes_a_function(call: Callable[[], int]) -> None: ...
+def takes_positions(path: str, /) -> None: ...
+def takes_many(*paths: str) -> None: ...
+def takes_the_unknown(path: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+def takes_nonsense(path: "1 +") -> None: ...  # type: ignore[syntax]  # noqa: F722
+
+
+def declared(**declaration: Any) -> Callable[[], Tool]:
+    return lambda: Tool("t", handler, **declaration)
+
+
+def schema(**document: Any) -> Callable[[], Tool]:
+    return lambda: Tool("t", lambda **given: None, input_schema=document)
+
+
+def argument(**document: Any) -> Callable[[], Tool]:
+    return schema(type="object", properties={"a": document})
+
+
+BOTH = "safe_parallel says it touches nothing, {} says it does; keep one of the two"
+
+DECLARATIONS: dict[str, tuple[Callable[[], object], str]] = {
+    # tool.py
+    "no name": (lambda: Tool("", handler), "a tool needs a name, not ''"),
+    "a name that is none": (lambda: Tool(3, handler), "a tool needs a name, not 3"),  # type: ignore[arg-type]
+    "no handler": (lambda: Tool("t", None), "the handler must be a function, not None"),  # type: ignore[arg-type]
+    "a generator": (lambda: tool(generator), "a generator cannot be a tool; return the whole"),
+    "a tool of a tool": (lambda: tool(tool(handler)), "a tool needs a name"),
+    "no time": (declared(timeout=0), "timeout must be above 0 seconds, not 0"),
+    "no time at all": (declared(timeout=float("nan")), "timeout must be above 0 seconds, not nan"),
+    "an empty tag": (declared(tags=["a", ""]), "tags takes names, not ''"),
+    "a peer that is no name": (declared(serializes_with=[None]), "serializes_with takes names"),
+    "a template that is no text": (declared(reads=[3]), "reads takes names, not 3"),
+    "parallel and keys": (
+        declared(safe_parallel=True, resource_keys=lambda given: []),
+        BOTH.format("resource_keys"),
+    ),
+    "parallel and reads": (
+        declared(safe_parallel=True, reads="file:{path}"),
+        BOTH.format("reads"),
+    ),
+    "parallel and writes": (declared(safe_parallel=True, writes="db:a"), BOTH.format("writes")),
+    "parallel and session": (declared(safe_parallel=True, session="a"), BOTH.format("session")),
+    "two of one name": (
+        lambda: Toolbox([handler, tool(handler)]),
+        "two tools are named 'handler'; rename one of them",
+    ),
+    "two of one name in a dispatcher": (lambda: Dispatcher([handler, handler]), "two tools are"),
+    "a parallel peer": (
+        lambda: Toolbox(
+            [Tool("a", handler, safe_parallel=True), Tool("b", handler, serializes_with="a")]
+        ),
+        "tool 'b' serializes with 'a', which is safe_parallel; take safe_parallel off 'a'",
+    ),
+    # templates.py
+    "no kind": (declared(reads="path"), "write kind:name, as in 'file:{path}'"),
+    "nothing behind the kind": (declared(reads="file:"), "'file:' is no template"),
+    "a kind to be filled in": (declared(reads="{path}:a"), "'{path}:a' is no template"),
+    "no such argument": (
+        declared(writes="file:{pth}"),
+        "uses 'pth', which is no argument of it; its arguments are: path, count",
+    ),
+    "no such argument in a schema": (
+        lambda: Tool("t", lambda: None, input_schema={"type": "object"}, reads="file:{path}"),
+        "its arguments are: none",
+    ),
+    "an open brace": (declared(reads="file:{path"), "is no template: expected '}'"),
+    "an empty brace": (declared(reads="file:{}"), "only plain argument names"),
+    "an attribute": (declared(reads="file:{path.name}"), "only plain argument names"),
+    "a conversion": (declared(reads="file:{path!r}"), "only plain argument names"),
+    "a format": (declared(reads="file:{path:>9}"), "only plain argument names"),
+    # arguments.py
+    "a stranger": (lambda: tool(takes_a_stranger), "'takes_a_stranger': "),
+    "a function": (lambda: tool(takes_a_function), "'takes_a_function': "),
+    "positions": (lambda: tool(takes_positions), "'path' cannot be passed by name"),
+    "many": (lambda: tool(takes_many), "'paths' cannot be passed by name"),
+    "an unknown name": (lambda: tool(takes_the_unknown), "name 'Nowhere' is not defined"),
+    "an annotation of nonsense": (lambda: tool(takes_nonsense), "'1 +' is no annotation"),
+    "no signature": (lambda: tool(int), "has no signature to read"),
+    "a pattern of nonsense": (argument(type="string", pattern="("), "input_schema: "),
+    "a length of nonsense": (argument(type="string", minLength="x"), "input_schema: "),
+    # schema.py
+    "no object": (schema(type="array"), "must describe an object, not 'array'; write {"),
+    "a keyword that is not checked": (
+        argument(type="array", uniqueItems=True),
+        "uses 'uniqueItems', which is not checked here; leave it out",
+    ),
+    "no such type": (argument(type="strng"), "'strng' is no JSON type"),
+    "a number for a type": (argument(type=5), "input_schema: "),
+    "no types": (argument(type=[]), "input_schema: "),
+    "no schema": (schema(properties={"a": 5}), "input_schema: 5 is no schema"),
+    "a list of properties": (schema(properties=["a"]), "input_schema: "),
+    "a number for the required": (schema(required=5), "input_schema: "),
+    "a number for the choices": (argument(enum=5), "input_schema: "),
+    "no choices": (argument(enum=[]), "input_schema: "),
+    "no such definition": (argument(**{"$ref": "#/$defs/a"}), "'#/$defs/a' names nothing in this"),
+    "a definition elsewhere": (
+        argument(**{"$ref": "http://a"}),
+        "'http://a' names nothing in this",
+    ),
+    # claims.py
+    "a mode that is reserved": (
+        lambda: commute("read", "a"),
+        "'read' cannot name a commuting mode; reserved are: peer, read, self, write",
+    ),
+    "a mode without a name": (lambda: commute("", "a"), "'' cannot name a commuting mode"),
+    "a key of nothing": (lambda: read("file", None), "one segment is NoneType"),  # type: ignore[arg-type]
+    "a key of truth": (lambda: write("row", True), "one segment is bool; write read('kind', "),
+    "a key of bytes": (lambda: read(b"a"), "one segment is bytes"),  # type: ignore[arg-type]
+    "a bare claim": (lambda: checked(read("a")), "must return a list of claims, not Claim"),
+    "no claim": (lambda: checked([5]), "returned 'int' where a claim or a key was expected"),
+    # runtime
+    "a limit of nothing": (
+        lambda: Limits(0),
+        "the limit of 'total' must be a whole number above 0",
+    ),
+    "half a limit": (lambda: Limits(per_tag={"a": 1.5}), "the limit of 'a' must be"),  # type: ignore[dict-item]
+    "a limit of truth": (lambda: Limits(per_tool={"a": True}), "the limit of 'a' must be"),
+    "no calls at once": (lambda: Dispatcher([], max_concurrent=0), "the limit of 'total' must be"),
+}
+
+
+@pytest.mark.parametrize("case", DECLARATIONS.values(), ids=DECLARATIONS.keys())
+def test_a_wrong_declaration_is_refused_at_once(case: tuple[Callable[[], object], str]) -> None:
+    """It is a `DeclarationError` (and so a `ValueError`) that names what was wrong."""
+    declare, text = case
+    with pytest.raises(DeclarationError) as caught:
+        declare()
+    assert text in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+
+
+SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
+    "two limits": (
+        {"max_concurrent": 3, "limits": Limits(3)},
+        "max_concurrent or limits, not both",
+    ),
+    "no such schedule": ({"schedule": "fast"}, "there are: dataflow, groups, clusters, serial"),
+    "no time for a call": ({"call_timeout": 0}, "call_timeout must be above 0 seconds, not 0"),
+    "no time for a turn": ({"turn_timeout": -1}, "turn_timeout must be above 0 seconds, not -1"),
+    "no time at all": ({"turn_timeout": float("nan")}, "turn_timeout must be above 0 seconds"),
+    "grace below nothing": ({"grace": -1}, "grace must be 0 seconds or more, not -1"),
+    "no grace at all": ({"grace": float("nan")}, "grace must be 0 seconds or more, not nan"),
+}
+
+
+@pytest.mark.parametrize("case", SETTINGS.values(), ids=SETTINGS.keys())
+def test_settings_that_cannot_be_are_refused(case: tuple[dict[str, Any], str]) -> None:
+    """A dispatcher is never made with a setting that it would have to ignore."""
+    settings, text = case
+    with pytest.raises(ValueError) as caught:
+        Dispatcher([handler], **settings)
+    assert text in str(caught.value)
+
+
+def test_the_seventeenth_commuting_mode_is_refused() -> None:
+    """Of one table, wherever it is met; a call that brings it runs alone, and the turn says so."""
+
+    async def main() -> None:
+        table = ResourceTable()
+        for number in range(16):
+            async with table.hold(commute(f"mode {number}", "a")):
+                pass
+        with pytest.raises(DeclarationError, match="the 17th commuting mode"):
+            async with table.hold(commute("one more", "a")):
+                pass
+        async with table.hold(commute("mode 3", "b"), read("c")):
+            pass
+        tools = [Tool("t", handler, resource_keys=lambda given: [commute("one more", "a")])]
+        result = await Dispatcher(tools, resources=table).run(calls(("t", {"path": "x"})))
+        assert "x" == result[0].value
+        assert "17th commuting mode" in result.warnings[0]
+
+    run_in_virtual_time(main())
