@@ -15,7 +15,7 @@ from dispatch.runtime.activity import ACTIVITY
 
 IDLE_SECONDS = 5.0
 
-Work = Callable[[], None]
+Work = Callable[[], object]
 
 
 class WorkerPool:

@@ -1,0 +1,48 @@
+import threading
+
+from dispatch.runtime.threads import WorkerPool
+
+
+def test_an_idle_thread_is_used_again() -> None:
+    """Work done one after another needs one thread."""
+    pool = WorkerPool("test-reuse")
+    names = []
+    for _ in range(20):
+        done = threading.Event()
+
+        def work(done: threading.Event = done) -> None:
+            names.append(threading.current_thread().name)
+            done.set()
+
+        pool.submit(work)
+        assert done.wait(5)
+        while not pool._idle:  # the thread says it is idle a moment after the work
+            pass
+    assert {"test-reuse-1"} == set(names)
+
+
+def test_work_that_blocks_does_not_keep_other_work_waiting() -> None:
+    """A thread is made for each piece of work that finds none idle; all are daemons."""
+    pool = WorkerPool("test-many")
+    barrier = threading.Barrier(11)
+    for _ in range(10):
+        pool.submit(lambda: barrier.wait(5))
+    barrier.wait(5)
+    named = [t for t in threading.enumerate() if t.name.startswith("test-many")]
+    assert all(thread.daemon for thread in named)
+
+
+def test_closing_lets_idle_threads_go() -> None:
+    """Nothing of the pool is left once its work is done."""
+    pool = WorkerPool("test-close")
+    done = threading.Barrier(4)
+    for _ in range(3):
+        pool.submit(lambda: done.wait(5))
+    threads = [t for t in threading.enumerate() if t.name.startswith("test-close")]
+    done.wait(5)
+    while pool._idle < 3:
+        pass
+    pool.close()
+    for thread in threads:
+        thread.join(5)
+    assert not any(thread.is_alive() for thread in threads)
