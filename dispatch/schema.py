@@ -6,8 +6,8 @@ is refused when the tool is declared, since skipping it would let unchecked argu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 from pydantic_core import CoreSchema, SchemaValidator, core_schema
 
@@ -107,8 +107,7 @@ class _Compiler:
         for name in names:
             if name not in self.by_type:
                 raise DeclarationError(f"input_schema: {name!r} is no JSON type")
-        branches = [self.by_type[name](schema, seen) for name in names]
-        return branches[0] if len(branches) == 1 else core_schema.union_schema(branches)
+        return _union([self.by_type[name](schema, seen) for name in names])
 
     def _literal(self, schema: Schema, seen: set[str]) -> CoreSchema | None:
         seen.update(("enum", "const"))
@@ -123,8 +122,8 @@ class _Compiler:
             return None
         if target not in self.definitions:
             self.definitions[target] = None  # known before it is built: schemas may recur
-            built = self.one(self._looked_up(target))
-            self.definitions[target] = {**built, "ref": target}  # type: ignore[typeddict-unknown-key]
+            built = dict(self.one(self._looked_up(target)))
+            self.definitions[target] = cast("CoreSchema", {**built, "ref": target})
         return core_schema.definition_reference_schema(target)
 
     def _looked_up(self, target: str) -> Schema:
@@ -138,7 +137,7 @@ class _Compiler:
     def _combined(self, schema: Schema, seen: set[str]) -> list[CoreSchema | None]:
         seen.update(("anyOf", "oneOf", "allOf"))
         unions: list[CoreSchema | None] = [
-            core_schema.union_schema([self.one(branch) for branch in schema[name]])
+            _union([self.one(branch) for branch in schema[name]])
             for name in ("anyOf", "oneOf")
             if name in schema
         ]
@@ -177,6 +176,10 @@ class _Compiler:
                 core_schema.float_schema(strict=True, **limits),
             ]
         )
+
+
+def _union(branches: Sequence[CoreSchema]) -> CoreSchema:
+    return branches[0] if len(branches) == 1 else core_schema.union_schema([*branches])
 
 
 def _taken(schema: Schema, seen: set[str], names: Mapping[str, str]) -> dict[str, Any]:

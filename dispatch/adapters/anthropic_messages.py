@@ -16,7 +16,6 @@ from dispatch.adapters.wire import (
     items,
     named_calls,
     plain,
-    sendable,
     text,
     toolbox_of,
 )
@@ -90,7 +89,7 @@ def _block(result: ToolResult) -> ToolResultBlockParam:
     block: ToolResultBlockParam = {
         "type": "tool_result",
         "tool_use_id": result.call.id,
-        "content": sendable(result),
+        "content": result.content(),
     }
     if not result.ok:
         block["is_error"] = True

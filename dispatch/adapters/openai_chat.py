@@ -17,7 +17,6 @@ from dispatch.adapters.wire import (
     items,
     named_calls,
     plain,
-    sendable,
     text,
     toolbox_of,
 )
@@ -72,7 +71,7 @@ class OpenAIChat:
         Takes a `TurnResult` or any results. Equal results give equal messages, byte for byte.
         """
         return [
-            {"role": "tool", "tool_call_id": result.call.id, "content": sendable(result)}
+            {"role": "tool", "tool_call_id": result.call.id, "content": result.content()}
             for result in in_order(turn)
         ]
 

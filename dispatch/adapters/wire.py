@@ -144,11 +144,6 @@ def in_order(results: Iterable[ToolResult]) -> list[ToolResult]:
     return sorted(results, key=lambda result: result.index)
 
 
-def sendable(result: ToolResult) -> str:
-    """Render the result for the model; what UTF-8 cannot carry would break the whole request."""
-    return result.content().encode("utf-8", "replace").decode()
-
-
 def toolbox_of(tools: Tools) -> Toolbox:
     """Find the toolbox that was given or is carried, or make it of the tools given."""
     if isinstance(tools, HasToolbox):

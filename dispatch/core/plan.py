@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 from dispatch.call import ToolCall
 from dispatch.claims import Claim
@@ -105,9 +106,12 @@ class Plan:
         label = self._label(position)
         if position in self.refused:
             return f"{label} is refused: {self.refused[position]}"
-        if not waits:
+        scheduled = self._scheduled_wait(position, waits)
+        if not waits and not scheduled:
             return f"{label} waits for nothing"
         lines = [f"{label} waits for {self._reason(wait)}" for wait in waits]
+        if scheduled:
+            lines.append(f"{label} waits for {scheduled}")
         if more:
             lines.append(f"… and for earlier calls, {more} at most")
         return "\n".join(lines)
@@ -181,7 +185,31 @@ class Plan:
         lines += [f"  waits for {self._reason(wait)}" for wait in waits]
         if more:
             lines.append(f"  … and for earlier calls, {more} at most")
+        scheduled = self._scheduled_wait(position, waits)
+        if scheduled:
+            lines.append(f"  waits for {scheduled}")
         return lines
+
+    def _scheduled_wait(self, position: int, waits: Sequence[Wait]) -> str:
+        """What the schedule makes this call wait for, beside its conflicts."""
+        if self.schedule is Schedule.GROUPS and self._group_of[position]:
+            return f"all of group {self._group_of[position]}: schedule groups"
+        before = -1
+        if self.schedule is Schedule.SERIAL:
+            before = position - 1
+        elif self.schedule is Schedule.CLUSTERS:
+            before = self._before_in_cluster.get(position, -1)
+        if before < 0 or before in [wait.cause for wait in waits]:
+            return ""
+        return f"{self._label(before)}: schedule {self.schedule}"
+
+    @cached_property
+    def _group_of(self) -> dict[int, int]:
+        return {i: number for number, group in enumerate(self.groups) for i in group}
+
+    @cached_property
+    def _before_in_cluster(self) -> dict[int, int]:
+        return {later: earlier for c in self.clusters for earlier, later in pairwise(c)}
 
     def _call_json(self, position: int) -> dict[str, object]:
         call = self.calls[position]

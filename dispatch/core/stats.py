@@ -18,7 +18,7 @@ class TurnStats:
     `conflicting` counts calls with a conflicting predecessor, `conflict_serialized` those that
     really waited for one. `waits` has seconds by cause, one phase at a time, over all calls.
     `peak` is the most calls that ran at once; `lower_bound` what no schedule could beat with these
-    run times; `statuses` counts results by status.
+    run times under these limits; `statuses` counts results by status.
     """
 
     calls: int

@@ -44,6 +44,8 @@ class TableMachine:
     def __init__(self) -> None:
         self.tickets: dict[int, Ticket] = {}
         self.parents: dict[int, int] = {}
+        self.abandoned: set[int] = set()
+        """Granted tickets whose call was given up and may never end."""
         self._held = LiveIndex()
         self._waiting = LiveIndex()
         self._numbers = 0
@@ -75,6 +77,7 @@ class TableMachine:
     def leave(self, number: int) -> list[int]:
         """Withdraw or release a ticket; returns the tickets granted because of it, in order."""
         ticket = self.tickets.pop(number)
+        self.abandoned.discard(number)
         if ticket.granted:
             self._held.remove(number, ticket.claims)
         else:
@@ -102,6 +105,27 @@ class TableMachine:
         found.update(other for other in self._waiting.conflicting(ticket.claims) if other < number)
         return sorted(other for other in found if not self._is_above(ticket, other))
 
+    def abandon(self, number: int) -> list[int]:
+        """The call of a granted ticket was given up; returns who waits for it, however far."""
+        self.abandoned.add(number)
+        return [waiter for waiter in self.waiting() if self.held_up_by(waiter)]
+
+    def held_up_by(self, number: int) -> int:
+        """The first abandoned ticket that this one waits for, directly or not; or 0."""
+        if not self.abandoned:
+            return 0
+        seen: set[int] = set()
+        stack = [number]
+        found = set()
+        while stack:
+            for blocker in self.blockers(stack.pop()):
+                if blocker not in seen:
+                    seen.add(blocker)
+                    stack.append(blocker)
+                    if blocker in self.abandoned:
+                        found.add(blocker)
+        return min(found, default=0)
+
     def waiting(self) -> Iterator[int]:
         """The waiting tickets, in order."""
         return (number for number, ticket in self.tickets.items() if not ticket.granted)
@@ -124,6 +148,7 @@ class TableMachine:
         return {
             "numbers": self._numbers,
             "owners": self._owners,
+            "abandoned": sorted(self.abandoned),
             "parents": [list(pair) for pair in self.parents.items()],
             "tickets": [
                 [
@@ -143,6 +168,7 @@ class TableMachine:
         machine = cls()
         machine._numbers = state["numbers"]
         machine._owners = state["owners"]
+        machine.abandoned = set(state["abandoned"])
         machine.parents = dict(state["parents"])
         for number, owner, claims, granted, watching in state["tickets"]:
             ticket = Ticket(number, owner, tuple(Claim(tuple(key), mode) for key, mode in claims))

@@ -111,6 +111,13 @@ class TurnMachine:
             self._stop(call, status)
         self._settle([call.node for call in self.calls])
 
+    def skip(self, position: int) -> None:
+        """The call waits for one of another turn that was given up: end it, if it still waits."""
+        call = self.calls[position]
+        if call.state is CallState.QUEUED:
+            self._skip(call, None)
+            self._settle([call.node])
+
     def grace_over(self, position: int) -> None:
         """The tool did not stop in time: cancel its task, and after that give it up."""
         call = self.calls[position]
@@ -232,7 +239,7 @@ class TurnMachine:
         call.cancelled = True
         self._do(Do.CANCEL, call)
 
-    def _skip(self, call: CallRecord, cause: int) -> None:
+    def _skip(self, call: CallRecord, cause: int | None) -> None:
         phase = PHASES[call.state]
         self._end(call, Status.SKIPPED, FailureKind.ABANDONED, phase=phase, cause=cause)
 

@@ -47,6 +47,8 @@ class Dispatcher:
         call_timeout: Default seconds from submission to result of a call; None is no limit.
         turn_timeout: Default seconds for a whole turn; None is no limit.
         grace: Seconds a tool has to notice its token, and again to end once its task is cancelled.
+        abandoned_wait: Seconds that a call without a time limit waits for a call of another turn
+            that was given up and never ends.
 
     Usable from several threads and loops at once. `run` works without `async with`, which closes
     the dispatcher at its end. Raises `DeclarationError` or `ValueError` for what cannot be right.
@@ -66,6 +68,7 @@ class Dispatcher:
         call_timeout: float | None = None,
         turn_timeout: float | None = None,
         grace: float = 0.5,
+        abandoned_wait: float = 10.0,
     ) -> None:
         if limits is not None and max_concurrent is not None:
             raise ValueError(
@@ -80,7 +83,10 @@ class Dispatcher:
         self._turn_timeout = _seconds("turn_timeout", turn_timeout)
         if not grace >= 0:
             raise ValueError(f"grace must be 0 seconds or more, not {grace}")
+        if abandoned_wait < 0:
+            raise ValueError(f"abandoned_wait must be 0 seconds or more, not {abandoned_wait}")
         self._grace = grace
+        self._abandoned_wait = abandoned_wait
         self._admission = Admission(self.toolbox, FileKeys(root), self.resources.check_modes)
         self._pool = WorkerPool()
         self._tell = Broadcast(sinks)
@@ -173,6 +179,7 @@ class Dispatcher:
             timeout=self._turn_timeout if timeout is None else _seconds("timeout", timeout),
             call_timeout=self._call_timeout,
             grace=self._grace,
+            abandoned_wait=self._abandoned_wait,
             admission=self._admission,
             table=self.resources,
             limits=self.limits,

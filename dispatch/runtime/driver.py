@@ -1,8 +1,7 @@
 """The driver of one turn: carries out what the turn machine asks for, on one event loop.
 
 Owns everything that needs a clock, a loop or a tool; decides nothing. News from tools, timers,
-other turns, threads and loops goes into the inbox and is handled on the loop, one piece at a time,
-so the machine is never entered twice and no chain of events recurses.
+other turns, threads and loops comes through an inbox, so the machine is never entered twice.
 
 Invariants: every submitted call gets exactly one result; claims are given back only once the tool
 has really ended, from its own thread if the loop is gone by then; a slot or a claim that arrives
@@ -14,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections import deque
 from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass
@@ -29,6 +27,7 @@ from dispatch.runtime.admission import Admission, Admitted
 from dispatch.runtime.broadcast import Broadcast, Teller
 from dispatch.runtime.cancel import CancelToken
 from dispatch.runtime.context import CallContext
+from dispatch.runtime.inbox import Inbox
 from dispatch.runtime.invoke import Outcome
 from dispatch.runtime.limits import Limits
 from dispatch.runtime.resources import ResourceTable
@@ -48,6 +47,7 @@ class TurnSettings:
     timeout: float | None
     call_timeout: float | None
     grace: float
+    abandoned_wait: float
     admission: Admission
     table: ResourceTable
     limits: Limits
@@ -74,11 +74,10 @@ class Driver:
         self._settings = settings
         self._token = token
         self._reason = ""
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
-        self._inbox: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
-        self._pumping = False
+        self._inbox = Inbox(self._step)
+        self._loop = self._inbox.loop
         self._slots_wanted = False
+        self._held_up_until: dict[int, float] = {}
         self._giving_back = threading.Lock()
         self._ended, self._decided, self._gone = ended, decided, gone
         self._tell = Teller(settings.turn_id, settings.tell, self._loop.time)
@@ -117,7 +116,7 @@ class Driver:
         timeout = admitted.timeout or self._settings.call_timeout
         if timeout is not None and self.machine.calls[position].status is None:
             call.timer = self._loop.call_later(
-                timeout, self._post, self._time_out, position, timeout
+                timeout, self._inbox.post, self._time_out, position, timeout
             )
         return position
 
@@ -134,58 +133,36 @@ class Driver:
         self.pump()
 
     def pump(self) -> None:
-        """Handle news and carry out actions until there is nothing left to do now."""
-        if self._pumping:
-            return
-        self._pumping = True
-        try:
-            while self._inbox or self.machine.actions or self._slots_wanted:
-                while self._inbox:
-                    handle, news = self._inbox.popleft()
-                    handle(*news)
-                actions, self.machine.actions = self.machine.actions, []
-                for action in actions:
-                    self._perform[action.do](action.call)
-                if self._slots_wanted and not self.machine.actions:
-                    self._slots_wanted = False
-                    self._settings.limits.grant()
-        finally:
-            self._pumping = False
+        """Carry out what there is to do now."""
+        self._inbox.pump()
+
+    def _step(self) -> bool:
+        actions, self.machine.actions = self.machine.actions, []
+        for action in actions:
+            self._perform[action.do](action.call)
+        if self._slots_wanted and not self.machine.actions:
+            self._slots_wanted = False
+            self._settings.limits.grant()
+            return True
+        return bool(actions)
 
     # From anywhere
 
     def claims_granted(self, call: int) -> bool:
         """Told by the table."""
-        return self._post(self.machine.granted, call)
+        return self._inbox.post(self.machine.granted, call)
+
+    def claims_held_up(self, call: int) -> bool:
+        """Told by the table."""
+        return self._inbox.post(self._held_up, call)
 
     def slots_taken(self, request: int, call: int) -> bool:
         """Told by the limits."""
-        return self._post(self._start, request, call)
+        return self._inbox.post(self._start, request, call)
 
     def cancel(self, reason: str) -> None:
         """Told by a token."""
-        self._post(self._cancelled, reason)
-
-    def _post(self, handle: Callable[..., None], *news: object) -> bool:
-        """Have this handled on the loop; False if the loop is gone."""
-        try:
-            if threading.get_ident() != self._thread:
-                self._loop.call_soon_threadsafe(self._receive, handle, news)
-                return True
-            if self._pumping:
-                self._inbox.append((handle, news))
-            elif self._loop.is_closed():
-                return False
-            else:
-                self._inbox.append((handle, news))
-                self._loop.call_soon(self.pump)
-        except RuntimeError:  # the loop was closed in another thread
-            return False
-        return True
-
-    def _receive(self, handle: Callable[..., None], news: tuple[object, ...]) -> None:
-        self._inbox.append((handle, news))
-        self.pump()
+        self._inbox.post(self._cancelled, reason)
 
     # News
 
@@ -199,6 +176,21 @@ class Driver:
         if self.machine.calls[position].asked is None:
             call.reason = f"timed out after {timeout:g} s"
         self.machine.stop(position, Status.TIMED_OUT)
+
+    def _held_up(self, position: int) -> None:
+        """It waits for an abandoned call of another turn: not for ever, if it has no time limit."""
+        call = self.calls[position]
+        holder = None if call.ticket is None else self._settings.table.held_up_by(call.ticket)
+        if holder is None or call.timer is not None or self._settings.timeout is not None:
+            return
+        ticket, name = holder
+        now = self._loop.time()
+        until = self._held_up_until.setdefault(ticket, now + self._settings.abandoned_wait)
+        if now < until:
+            call.grace = self._loop.call_at(until, self._inbox.post, self._held_up, position)
+        else:
+            call.holder = f"{name} of another turn"
+            self.machine.skip(position)
 
     def _start(self, request: int, position: int) -> None:
         if self._token.reason is not None:  # cancelled in the same step: cancel wins
@@ -222,13 +214,12 @@ class Driver:
     def _context(self, call: RunningCall) -> CallContext:
         def progress(text: str) -> None:
             if self._tell:
-                self._post(self._told_call, call.position, "progress", None, text)
+                self._inbox.post(self._told_call, call.position, "progress", None, text)
 
         return CallContext(call.call, CancelToken(), self._settings.grace, progress)
 
     def _returned(self, position: int, outcome: Outcome) -> None:
-        self._inbox.append((self._take_outcome, (position, outcome)))
-        self.pump()
+        self._inbox.take(self._take_outcome, position, outcome)
 
     def _take_outcome(self, position: int, outcome: Outcome) -> None:
         call, record = self.calls[position], self.machine.calls[position]
@@ -320,14 +311,16 @@ class Driver:
 
     def _grace(self, position: int) -> asyncio.TimerHandle:
         return self._loop.call_later(
-            self._settings.grace, self._post, self.machine.grace_over, position
+            self._settings.grace, self._inbox.post, self.machine.grace_over, position
         )
 
     def _end(self, position: int) -> None:
         call, record = self.calls[position], self.machine.calls[position]
         call.stop_timers()
         call.reason = call.reason or self._reason
-        result = call.result(record, self._loop.time(), self._name(record.cause))
+        result = call.result(record, self._loop.time(), self._name(record.cause) or call.holder)
+        if record.alive and call.ticket is not None:
+            self._settings.table.abandon(call.ticket, call.call.name)
         if self._tell:
             self._told_call(position, CallState.ENDED, result.status)
         self._ended(result)

@@ -40,12 +40,10 @@ class Limits:
         per_tool: Mapping[str, int] | None = None,
         per_tag: Mapping[str, int] | None = None,
     ) -> None:
-        named = {"total": total, **(per_tool or {}), **(per_tag or {})}
-        for name, limit in named.items():
-            if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-                raise DeclarationError(
-                    f"the limit of {name!r} must be a whole number above 0, not {limit!r}"
-                )
+        _check("total", total)
+        for what, limits in (("tool", per_tool), ("tag", per_tag)):
+            for name, limit in (limits or {}).items():
+                _check(f"{what} {name!r}", limit)
         self.total = total
         self.per_tool = dict(per_tool or {})
         self.per_tag = dict(per_tag or {})
@@ -90,6 +88,16 @@ class Limits:
                 self.give_back(request)
 
     @property
+    def named(self) -> dict[str, int]:
+        """Every limit by name: `total`, `tool:NAME`, `tag:NAME`."""
+        return {"total": self.total, **self._machine.limits}
+
+    @property
     def running(self) -> int:
         """How many calls hold slots now."""
         return len(self._machine.holders)
+
+
+def _check(what: str, limit: int) -> None:
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise DeclarationError(f"limit of {what}: must be a whole number above 0, not {limit!r}")

@@ -25,6 +25,10 @@ class Claimant(Protocol):
         """Whether the news arrived; False if the claimant's loop is gone."""
         ...
 
+    def claims_held_up(self, call: int) -> bool:
+        """The call waits, directly or not, for one that was given up and may never end."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStatistics:
@@ -48,6 +52,7 @@ class ResourceTable:
         self._lock = threading.Lock()
         self._claimants: dict[int, tuple[Claimant, int]] = {}
         self._modes: set[str] = set()
+        self._abandoned: dict[int, str] = {}
 
     @asynccontextmanager
     async def hold(self, *claims: Claim) -> AsyncIterator[None]:
@@ -92,9 +97,26 @@ class ResourceTable:
         """Ask for claims: the ticket, and whether they were granted at once."""
         with self._lock:
             ticket = self._machine.enter(self._machine.open(parent), claims)
+            held_up = self._machine.held_up_by(ticket.number)
             if not ticket.granted:
                 self._claimants[ticket.number] = (claimant, call)
-            return ticket.number, ticket.granted
+        if held_up:
+            claimant.claims_held_up(call)
+        return ticket.number, ticket.granted
+
+    def abandon(self, ticket: int, name: str) -> None:
+        """The call that holds these claims was given up; whoever waits for it is told."""
+        with self._lock:
+            self._abandoned[ticket] = name
+            told = [self._claimants[waiter] for waiter in self._machine.abandon(ticket)]
+        for claimant, call in told:
+            claimant.claims_held_up(call)
+
+    def held_up_by(self, ticket: int) -> tuple[int, str] | None:
+        """The abandoned call that this ticket waits for, directly or not, and its name."""
+        with self._lock:
+            holder = self._machine.held_up_by(ticket)
+            return (holder, self._abandoned[holder]) if holder else None
 
     def leave(self, ticket: int) -> None:
         """Give claims back, or withdraw from waiting; wakes whoever goes next."""
@@ -105,6 +127,7 @@ class ResourceTable:
                 self._machine.close(self._machine.tickets[number].owner)
                 granted = self._machine.leave(number)
                 self._claimants.pop(number, None)
+                self._abandoned.pop(number, None)
                 woken = [(other, *self._claimants.pop(other)) for other in granted]
             leaving += [other for other, to, call in woken if not to.claims_granted(call)]
 
@@ -122,6 +145,9 @@ class _Holder:
         except RuntimeError:  # the loop is closed: nobody will ever leave for this holder
             return False
         return True
+
+    def claims_held_up(self, call: int) -> bool:
+        return True  # a hold waits as long as its task lets it
 
     def _grant(self) -> None:
         if not self.granted.done():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import overload
 
@@ -41,12 +41,14 @@ class TurnResult(Sequence[ToolResult]):
         verdict: Verdict,
         plan: Callable[[], Plan],
         records: Sequence[CallRecord],
+        limits: Mapping[str, int],
     ) -> None:
         self.turn_id = turn_id
         self.results = tuple(results)
         self.satisfied = verdict.satisfied
         self.reason = verdict.reason
         self._make_plan = plan
+        self._limits = limits
         self._conflicting = sum(record.conflicting for record in records)
         self._serialized = sum(record.serialized for record in records)
 
@@ -67,7 +69,7 @@ class TurnResult(Sequence[ToolResult]):
             self.results,
             conflicting=self._conflicting,
             conflict_serialized=self._serialized,
-            lower_bound=self.plan.lower_bound(run_times(self.results)),
+            lower_bound=self.plan.lower_bound(run_times(self.results), self._limits),
         )
 
     def raise_for_failures(self) -> None:

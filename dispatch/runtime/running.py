@@ -26,6 +26,7 @@ class RunningCall:
         "admitted",
         "context",
         "grace",
+        "holder",
         "invocation",
         "locked",
         "ordered",
@@ -60,6 +61,7 @@ class RunningCall:
         self.invocation: Invocation | None = None
         self.outcome: Outcome | None = None
         self.reason = ""
+        self.holder = ""
 
     @property
     def call(self) -> ToolCall:
@@ -136,6 +138,8 @@ class RunningCall:
 
     def _waits(self, now: float) -> dict[str, float]:
         waits: dict[str, float] = {}
+        if self.admitted.refusal is not None:
+            return waits
         since = self.submitted
         steps = (("order", self.ordered), ("lock", self.locked), ("slot", self.started))
         for cause, until in steps:

@@ -212,7 +212,12 @@ class Turn:
         verdict = self._settings.policy.verdict([result.status for result in results])
         with self._lock:
             self._result = TurnResult(
-                self.id, results, verdict, self._plan, self._running.machine.calls
+                self.id,
+                results,
+                verdict,
+                self._plan,
+                self._running.machine.calls,
+                self._settings.limits.named,
             )
             when_over, self._when_over = self._when_over, []
         for callback in when_over:

@@ -8,13 +8,10 @@ at every moment; a replacement that fails or is cancelled leaves no temporary fi
 from __future__ import annotations
 
 import contextlib
-import difflib
-import itertools
 import os
 import secrets
 import stat
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import BinaryIO
 
 from dispatch.errors import ToolError
@@ -24,7 +21,6 @@ from dispatch.toolkit.paths import Folder
 SNIFFED = 8192
 """Bytes at the start of a file in which a null byte makes it binary."""
 
-LISTED_NAMES = 5000
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a named pipe must not block the open
 WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
@@ -35,7 +31,7 @@ def opened(folder: Folder, path: str) -> Iterator[BinaryIO]:
     real = folder.resolve(path)
     if os.path.isdir(real):  # noqa: PTH112 - never raises, unlike pathlib's
         raise ToolError(f"{preview(path)} is a folder, not a file")
-    with _refusals(folder, "read", path, real), folder.directory(real.parent) as directory:
+    with _refusals("read", path), folder.directory(real.parent) as directory:
         file = open_in(directory, real.name)
     if file is None:
         raise ToolError(f"{preview(path)} is not a regular file")
@@ -77,7 +73,7 @@ def replace(
     if os.path.isdir(real):  # noqa: PTH112 - never raises, unlike pathlib's
         raise ToolError(f"{preview(path)} is a folder, not a file")
     with (
-        _refusals(folder, "write", path, real),
+        _refusals("write", path),
         folder.directory(real.parent, make=True) as directory,
     ):
         mode = _mode(directory, real.name, path)
@@ -129,22 +125,11 @@ def _check_unchanged(directory: int, name: str, path: str, seen: os.stat_result)
 
 
 @contextlib.contextmanager
-def _refusals(folder: Folder, verb: str, path: str, real: Path) -> Iterator[None]:
+def _refusals(verb: str, path: str) -> Iterator[None]:
     """Say what the system refused in the model's terms: its path, and none of ours."""
     try:
         yield
     except FileNotFoundError as error:
-        raise ToolError(_missing(folder, path, real)) from error
+        raise ToolError(f"no file {preview(path)}; list its folder to see what is there") from error
     except OSError as error:
         raise ToolError(f"cannot {verb} {preview(path)}: {error.strerror}") from error
-
-
-def _missing(folder: Folder, path: str, real: Path) -> str:
-    try:
-        with folder.directory(real.parent) as directory, os.scandir(directory) as entries:
-            names = [entry.name for entry in itertools.islice(entries, LISTED_NAMES)]
-    except OSError:
-        return f"no file {preview(path)}: the folder it would be in does not exist"
-    close = difflib.get_close_matches(real.name, sorted(names), n=3)
-    hint = f"; close names there: {', '.join(close)}" if close else ""
-    return f"no file {preview(path)}{hint}"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -152,4 +153,5 @@ def test_a_reply_depends_on_the_results_alone(provider: Any) -> None:
 def test_a_reply_can_always_be_encoded(provider: Any) -> None:
     """A half surrogate in one result does not break the request that carries them all."""
     reply = provider.reply([succeeded(ToolCall("a", "f", {}), 0, "bad \udc80 byte")])
-    assert "bad ? byte" in str(reply)
+    sent = json.dumps(reply, ensure_ascii=False).encode()
+    assert rb"bad \\udc80 byte" in sent

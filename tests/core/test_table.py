@@ -110,3 +110,19 @@ def test_a_thousand_writers_of_one_key_take_turns() -> None:
     while order[-1] != tickets[-1]:
         order += table.leave(order[-1])
     assert tickets == order
+
+
+def test_who_waits_for_an_abandoned_ticket_is_known_however_far() -> None:
+    """Directly, behind another waiter, or entered later; and no more once it has left."""
+    table = TableMachine()
+    both: Claims = (*F, Claim(("file", "g"), WRITE))
+    stuck = entered(table, F)
+    direct, elsewhere = entered(table, both), entered(table, (Claim(("file", "h"), WRITE),))
+    behind = entered(table, (Claim(("file", "g"), WRITE),))
+    assert 0 == table.held_up_by(behind)
+    assert [direct, behind] == table.abandon(stuck)
+    late = entered(table, F)
+    waiters = (direct, behind, late, elsewhere)
+    assert [stuck, stuck, stuck, 0] == [table.held_up_by(w) for w in waiters]
+    table.leave(stuck)
+    assert [0, 0, 0] == [table.held_up_by(w) for w in (direct, behind, late)]

@@ -47,6 +47,7 @@ class World:
     alive: set[CallKey] = field(default_factory=set)
     ended: list[CallKey] = field(default_factory=list)
     started: list[CallKey] = field(default_factory=list)
+    held_up: list[int] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
     def claims(self, key: CallKey) -> tuple[Claim, ...]:
@@ -101,6 +102,8 @@ class World:
                 self.turns[other[0]].granted(other[1])
         elif do is Do.END:
             self.ended.append(key)
+            if turn.calls[position].alive and key in self.tickets:
+                self.held_up += self.table.abandon(self.tickets[key])
 
     def _start(self, key: CallKey) -> None:
         turn = self.turns[key[0]]
@@ -144,6 +147,8 @@ def _choices(world: World, to_come: list[int]) -> list[tuple[str, int, int]]:
                 choices.append(("return", number, call.position))
             if call.state is CallState.STOPPING:
                 choices.append(("grace", number, call.position))
+            if world.tickets.get((number, call.position)) in world.held_up:
+                choices.append(("skip", number, call.position))
             if call.status is None and world.rng.random() < 0.1:
                 choices.append(("stop", number, call.position))
         if world.rng.random() < 0.03:
@@ -164,6 +169,8 @@ def _do(world: World, to_come: list[int], kind: str, number: int, position: int)
         turn.returned(position, Status.OK)
     elif kind == "grace":
         turn.grace_over(position)
+    elif kind == "skip":
+        turn.skip(position)
     elif kind == "stop":
         turn.stop(position, rng.choice([Status.CANCELLED, Status.TIMED_OUT]))
     else:

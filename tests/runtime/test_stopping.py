@@ -215,12 +215,59 @@ def test_an_abandoned_call_keeps_its_claims_until_it_really_ends() -> None:
     """The next turn's edit of the same file starts only then, and its late result is dropped."""
 
     async def main() -> tuple[Status, float | None, Status]:
-        dispatcher = Dispatcher([refuse, edit], grace=0.5)
+        dispatcher = Dispatcher([refuse, edit], grace=0.5, abandoned_wait=60.0)
         first = await dispatcher.run([call("refuse", 1.0, path="f", seconds=30)])
         second = await dispatcher.run([call("edit", path="f")])
         return first[0].status, second[0].started_at, first[0].status
 
     assert (Status.UNKNOWN, 30.0, Status.UNKNOWN) == run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize(
+    ("timeout", "expected"),
+    [
+        (None, [(Status.SKIPPED, 6.5), (Status.SKIPPED, 6.5), (Status.OK, 1.5)]),
+        (7.0, [(Status.TIMED_OUT, 8.5), (Status.TIMED_OUT, 8.5), (Status.OK, 1.5)]),
+    ],
+    ids=["no limit", "limit"],
+)
+def test_other_turns_wait_for_an_abandoned_call_but_not_for_ever(
+    timeout: float | None, expected: list[tuple[Status, float]]
+) -> None:
+    """Within their time limits, or `abandoned_wait` once for the whole turn if they have none."""
+
+    async def main() -> TurnResult:
+        dispatcher = Dispatcher([refuse, edit], abandoned_wait=5.0, grace=0.5)
+        await dispatcher.run([call("refuse", 1.0, path="f", seconds=900)])
+        assert asyncio.get_running_loop().time() == 1.5
+        edits = [call("edit", timeout, path=path, seconds=0) for path in ("f", "f", "g")]
+        return await dispatcher.run(edits)
+
+    turn = run_in_virtual_time(main())
+    assert expected == [(result.status, result.finished_at) for result in turn]
+    if timeout is None:
+        assert (
+            "it waits for refuse of another turn, which could not be stopped" in turn[0].content()
+        )
+
+
+def test_a_call_that_waits_already_when_another_is_given_up_is_told() -> None:
+    """The wait for an abandoned call begins when it is abandoned."""
+
+    async def main() -> TurnResult:
+        table = ResourceTable()
+        first, second = (
+            Dispatcher([refuse, edit], resources=table, abandoned_wait=5.0, grace=0.5)
+            for _ in range(2)
+        )
+        stuck = asyncio.create_task(first.run([call("refuse", 3.0, path="f", seconds=900)]))
+        await asyncio.sleep(1)
+        turn = await second.run([call("edit", path="f")])
+        await stuck
+        return turn
+
+    turn = run_in_virtual_time(main())
+    assert (Status.SKIPPED, 8.5) == (turn[0].status, turn[0].finished_at)
 
 
 def test_a_stuck_thread_is_given_up_and_gives_its_slot_back() -> None:

@@ -1,0 +1,63 @@
+"""News for one event loop, from any thread, handled one piece at a time and never nested.
+
+Owns the crossing of threads and the promise that no handler runs inside another: what is posted
+while something is being handled waits its turn, so no chain of events recurses, however long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+
+
+class Inbox:
+    """Belongs to the loop it was made on.
+
+    `step` is called whenever there is no news left; it carries out what the news led to and says
+    whether it did anything.
+    """
+
+    def __init__(self, step: Callable[[], bool]) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._news: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
+        self._step = step
+        self._pumping = False
+
+    def post(self, handle: Callable[..., None], *news: object) -> bool:
+        """Have this handled soon, from any thread; False if the loop is gone."""
+        try:
+            if threading.get_ident() != self._thread:
+                self.loop.call_soon_threadsafe(self._receive, handle, news)
+            elif self.loop.is_closed():
+                return False
+            else:
+                self._news.append((handle, news))
+                if not self._pumping:
+                    self.loop.call_soon(self.pump)
+        except RuntimeError:  # the loop was closed in another thread
+            return False
+        return True
+
+    def take(self, handle: Callable[..., None], *news: object) -> None:
+        """Have this handled now, on the loop; or next, if something is being handled."""
+        self._receive(handle, news)
+
+    def pump(self) -> None:
+        """Handle news and take steps until there is nothing left to do now."""
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            while self._news or self._step():
+                while self._news:
+                    handle, news = self._news.popleft()
+                    handle(*news)
+        finally:
+            self._pumping = False
+
+    def _receive(self, handle: Callable[..., None], news: tuple[object, ...]) -> None:
+        self._news.append((handle, news))
+        self.pump()
