@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from enum import Enum, StrEnum, auto
-from typing import Any, NamedTuple
+from enum import IntEnum, StrEnum, auto
+from typing import Any
 
 from dispatch.call import FailureKind, Phase, Status
 
@@ -29,7 +29,7 @@ class TurnState(StrEnum):
     GONE = "gone"
 
 
-class Do(Enum):
+class Do(IntEnum):
     """What the driver is asked to do about a call (or, for the last two, the turn)."""
 
     ENTER = auto()
@@ -56,11 +56,8 @@ class Do(Enum):
     """Nothing of the turn is left anywhere."""
 
 
-class Action(NamedTuple):
-    """One thing to do; `call` is a position, -1 for the turn."""
-
-    do: Do
-    call: int = -1
+Action = tuple[Do, int]
+"""One thing to do, and the position of the call (-1 for the turn)."""
 
 
 PHASES = {

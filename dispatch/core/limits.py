@@ -88,8 +88,10 @@ class SlotMachine:
         startable = [queue for queue in self._queues.values() if self._has_room(queue.dimensions)]
         if not startable:
             return None
-        turn = min(startable, key=_Queue.oldest).turn
-        queue = min((q for q in startable if q.turn == turn), key=_Queue.best)
+        queue = startable[0]
+        if len(startable) > 1:
+            turn = min(startable, key=_Queue.oldest).turn
+            queue = min((q for q in startable if q.turn == turn), key=_Queue.best)
         number = queue.best()[1]
         self.withdraw(number)
         self._hold(number, queue.dimensions)
@@ -172,4 +174,7 @@ class SlotMachine:
             self.used[name] += 1
 
     def _has_room(self, dimensions: Dimensions) -> bool:
-        return all(self.used[name] < self.limits[name] for name in dimensions)
+        for name in dimensions:  # noqa: SIM110 - a generator costs more than all the rest
+            if self.used[name] >= self.limits[name]:
+                return False
+        return True

@@ -200,7 +200,7 @@ class TurnMachine:
     # Transitions
 
     def _do(self, do: Do, call: CallRecord) -> None:
-        self.actions.append(Action(do, call.position))
+        self.actions.append((do, call.position))
 
     def _advance(self, calls: Iterable[CallRecord]) -> None:
         """These calls have their edges: skip what cannot begin, start what need not wait."""
@@ -273,10 +273,10 @@ class TurnMachine:
     def _decide(self) -> None:
         if self.state is TurnState.CLOSED and not self._open_calls:
             self.state = TurnState.DECIDED
-            self.actions.append(Action(Do.DECIDE))
+            self.actions.append((Do.DECIDE, -1))
         if self.state is TurnState.DECIDED and not self._unsettled:
             self.state = TurnState.GONE
-            self.actions.append(Action(Do.LEAVE))
+            self.actions.append((Do.LEAVE, -1))
 
     def _settle(self, nodes: Iterable[int]) -> None:
         """Let go on, or settle, what has nothing left to wait for; and all that this frees."""

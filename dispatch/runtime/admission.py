@@ -73,11 +73,11 @@ class Admission:
 
     def admit(self, call: ToolCall) -> Admitted:
         """Look up, validate, claim. Raises what `check` does, never for what a model wrote."""
-        self.check((call,))
-        tool = self.toolbox.get(call.name) if isinstance(call.name, str) else None
-        if tool is None:
+        _check(call)
+        if not isinstance(call.name, str) or call.name not in self.toolbox:
             message = self.toolbox.unknown(str(call.name))
             return Admitted(call, refusal=FailureKind.UNKNOWN_TOOL, message=message)
+        tool = self.toolbox[call.name]
         try:
             arguments = tool.arguments.parse(call.arguments)
         except InvalidArguments as error:

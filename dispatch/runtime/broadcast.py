@@ -34,15 +34,12 @@ class Broadcast:
 
 
 class Teller:
-    """Tells of one turn. Falsy when nobody listens."""
+    """Tells of one turn."""
 
     def __init__(self, turn_id: str, tell: Broadcast, now: Callable[[], float]) -> None:
         self._turn_id = turn_id
         self._tell = tell
         self._now = now
-
-    def __bool__(self) -> bool:
-        return bool(self._tell)
 
     def call(
         self,

@@ -80,8 +80,9 @@ class Driver:
         self._held_up_until: dict[int, float] = {}
         self._giving_back = threading.Lock()
         self._ended, self._decided, self._gone = ended, decided, gone
-        self._tell = Teller(settings.turn_id, settings.tell, self._loop.time)
-        if self._tell:
+        teller = Teller(settings.turn_id, settings.tell, self._loop.time)
+        self._tell = teller if settings.tell else None
+        if self._tell is not None:
             self._tell.turn("open", 0)
         self._perform: dict[Do, Callable[[int], None]] = {
             Do.ENTER: self._enter,
@@ -110,8 +111,7 @@ class Driver:
         position = len(self.calls)
         call = RunningCall(admitted, position, now, variables)
         self.calls.append(call)
-        if self._tell:
-            self._told_call(position, CallState.PLANNED)
+        self._told_call(position, CallState.PLANNED)
         self.machine.submit(admitted.claims, admitted.refusal)
         timeout = admitted.timeout or self._settings.call_timeout
         if timeout is not None and self.machine.calls[position].status is None:
@@ -138,8 +138,8 @@ class Driver:
 
     def _step(self) -> bool:
         actions, self.machine.actions = self.machine.actions, []
-        for action in actions:
-            self._perform[action.do](action.call)
+        for do, call in actions:
+            self._perform[do](call)
         if self._slots_wanted and not self.machine.actions:
             self._slots_wanted = False
             self._settings.limits.grant()
@@ -200,8 +200,7 @@ class Driver:
             return
         call.started = self._loop.time()
         self.machine.started(position, heeds_token=call.heeds_token)
-        if self._tell:
-            self._told_call(position, CallState.RUNNING)
+        self._told_call(position, CallState.RUNNING)
         call.start(
             self._loop,
             turn_id=self._settings.turn_id,
@@ -213,7 +212,7 @@ class Driver:
 
     def _context(self, call: RunningCall) -> CallContext:
         def progress(text: str) -> None:
-            if self._tell:
+            if self._tell is not None:
                 self._inbox.post(self._told_call, call.position, "progress", None, text)
 
         return CallContext(call.call, CancelToken(), self._settings.grace, progress)
@@ -267,8 +266,7 @@ class Driver:
         call = self.calls[position]
         call.ordered = self._loop.time()
         call.ticket, granted = self._settings.table.enter(self, position, call.admitted.claims)
-        if self._tell:
-            self._told_call(position, CallState.QUEUED)
+        self._told_call(position, CallState.QUEUED)
         if granted:
             self.machine.granted(position)
         else:
@@ -283,8 +281,7 @@ class Driver:
         dimensions = limits.dimensions(call.call.name, call.admitted.tags)
         call.request = limits.request(self, position, dimensions, self.machine.chain(position))
         self._slots_wanted = True
-        if self._tell:
-            self._told_call(position, CallState.READY)
+        self._told_call(position, CallState.READY)
 
     def _prefer(self, position: int) -> None:
         request = self.calls[position].request
@@ -298,8 +295,7 @@ class Driver:
     def _signal(self, position: int) -> None:
         call = self.calls[position]
         call.grace = self._grace(position)
-        if self._tell:
-            self._told_call(position, CallState.STOPPING)
+        self._told_call(position, CallState.STOPPING)
         if call.context is not None:
             call.context.token.cancel(call.reason or self._reason)
 
@@ -321,29 +317,29 @@ class Driver:
         result = call.result(record, self._loop.time(), self._name(record.cause) or call.holder)
         if record.alive and call.ticket is not None:
             self._settings.table.abandon(call.ticket, call.call.name)
-        if self._tell:
-            self._told_call(position, CallState.ENDED, result.status)
+        self._told_call(position, CallState.ENDED, result.status)
         self._ended(result)
 
     def _settle(self, position: int) -> None:
         self._give_claims_back(self.calls[position])
-        if self._tell:
-            self._told_call(position, CallState.SETTLED, self.machine.calls[position].status)
+        self._told_call(position, CallState.SETTLED, self.machine.calls[position].status)
 
     def _decide(self) -> None:
-        if self._tell:
+        if self._tell is not None:
             self._tell.turn("decided", len(self.calls))
         self._decided()
 
     def _leave(self) -> None:
-        if self._tell:
+        if self._tell is not None:
             self._tell.turn("gone", len(self.calls))
         self._gone()
 
     def _told_call(
         self, position: int, state: str, status: str | None = None, detail: str | None = None
     ) -> None:
-        self._tell.call(position, self.calls[position].call, state, status=status, detail=detail)
+        if self._tell is not None:
+            call = self.calls[position].call
+            self._tell.call(position, call, state, status=status, detail=detail)
 
     def _name(self, position: int | None) -> str:
         if position is None:

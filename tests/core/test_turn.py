@@ -38,14 +38,14 @@ def drive(machine: TurnMachine, *, hold: frozenset[int] = frozenset()) -> list[i
     """Grant and start all that may; calls in `hold` run on, the others return. Starts in order."""
     started = []
     while machine.actions:
-        action = machine.actions.pop(0)
-        if action.do is Do.ENTER:
-            machine.granted(action.call)
-        elif action.do is Do.REQUEST:
-            started.append(action.call)
-            machine.started(action.call, heeds_token=True)
-            if action.call not in hold:
-                machine.returned(action.call, Status.OK)
+        do, call = machine.actions.pop(0)
+        if do is Do.ENTER:
+            machine.granted(call)
+        elif do is Do.REQUEST:
+            started.append(call)
+            machine.started(call, heeds_token=True)
+            if call not in hold:
+                machine.returned(call, Status.OK)
     return started
 
 

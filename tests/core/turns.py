@@ -60,9 +60,9 @@ class World:
             progress = False
             for number, turn in enumerate(self.turns):
                 actions, turn.actions = turn.actions, []
-                for action in actions:
+                for do, position in actions:
                     progress = True
-                    self._carry_out((number, action.call), action.do)
+                    self._carry_out((number, position), do)
             while (request := self.limits.take()) is not None:
                 progress = True
                 self._start(next(key for key, r in self.requests.items() if r == request))
