@@ -2,28 +2,30 @@
 
 import asyncio
 import sys
-from pathlib import Path
 
 from anthropic import AsyncAnthropic
 from anthropic.types import MessageParam
 
 from dispatch import Dispatcher, tool
 from dispatch.adapters import AnthropicMessages
+from dispatch.toolkit import Folder
+
+WORK = Folder(".")  # the model's paths cannot leave it
 
 
 @tool(reads="file:{path}")
 async def read_file(path: str) -> str:
     """Read a text file."""
-    return await asyncio.to_thread(Path(path).read_text)
+    return await asyncio.to_thread(WORK.resolve(path).read_text)
 
 
 @tool(writes="file:{path}")
 async def edit_file(path: str, old: str, new: str) -> str:
     """Replace the text `old` by `new` in a file."""
-    text = await asyncio.to_thread(Path(path).read_text)
+    text = await asyncio.to_thread(WORK.resolve(path).read_text)
     if old not in text:
         raise ValueError(f"{path} does not contain {old!r}")
-    await asyncio.to_thread(Path(path).write_text, text.replace(old, new))
+    await asyncio.to_thread(WORK.resolve(path).write_text, text.replace(old, new))
     return f"edited {path}"
 
 

@@ -42,12 +42,12 @@ SHELLS_OWN = frozenset(
 )
 _sessions = itertools.count(1)
 
-# Saving must work after `set -eux`, `set -C` and the like in the command, and in `sh` as in `bash`.
+# Works in `sh` as in `bash`, and whatever options the command sets: no variables, new files only.
 # `pwd` comes last: its line is complete only if all of the state was written. All is one line:
 # the shell's messages then count the lines of the command, and bash, which reads a script line by
 # line and is confused after a syntax error in `eval`, has nothing left to read.
 WRAPPER = (
-    "__dispatch_save() {{ set +aefuvxC;"
+    "__dispatch_save() {{"
     ' command export -p >{environment} && command pwd >{directory}; return "$1"; }};'
     """ trap '{{ __dispatch_save "$?"; }} 2>/dev/null' EXIT;"""
     " . {state} 2>/dev/null; {go_home};"

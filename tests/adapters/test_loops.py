@@ -27,6 +27,12 @@ LAST = BEFORE.replace("line 75\n", "seventy-five\n")
 Loop = Callable[[str, Server], Awaitable[str]]
 
 
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The examples work in the folder they are started in."""
+    monkeypatch.chdir(tmp_path)
+
+
 def example(name: str) -> ModuleType:
     """A module of examples/, loaded from its file."""
     spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")

@@ -99,9 +99,8 @@ def test_bytes_that_are_not_utf8_are_shown_with_a_note(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("src/aap.py", "no file 'src/aap.py'; close names there: app.py"),
-        ("src/zzz", "no file 'src/zzz'"),
-        ("scr/app.py", "no file 'scr/app.py': the folder it would be in does not exist"),
+        ("src/aap.py", "no file 'src/aap.py'; list its folder to see what is there"),
+        ("scr/app.py", "no file 'scr/app.py'; list its folder to see what is there"),
         ("src", "'src' is a folder, not a file"),
         (".", "'.' is a folder, not a file"),
         ("binary", "'binary' is a binary file, not text"),
@@ -111,14 +110,15 @@ def test_bytes_that_are_not_utf8_are_shown_with_a_note(bench: Bench) -> None:
 )
 @pytest.mark.parametrize("tool", ["read_file", "edit_file"])
 def test_what_cannot_be_read_says_why(bench: Bench, tool: str, path: str, expected: str) -> None:
-    """The refusal tells a missing file from a folder, a binary and the rest, and helps."""
+    """The refusal tells a missing file from a folder, a binary and the rest. It looks at nothing
+    that the call has not claimed, such as the names beside it."""
     (bench.root / "src").mkdir()
     (bench.root / "src" / "app.py").write_text("app")
     (bench.root / "binary").write_bytes(b"PNG\0\1")
     os.mkfifo(bench.root / "pipe")
     more = {"old": "a", "new": "b"} if tool == "edit_file" else {}
     refusal = bench.refusal(tool, path=path, **more)
-    assert expected == refusal.replace(": [Errno 20]", "")
+    assert expected == refusal
 
 
 def test_writing_makes_folders_and_tells_what_it_did(bench: Bench) -> None:

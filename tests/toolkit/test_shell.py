@@ -79,7 +79,7 @@ async def test_messages_count_the_lines_of_the_command(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     "ending",
-    ["", "; exit 3", "; false", "; set -eu; false", "; kill -0 nope", "; $(", "; trap : EXIT"],
+    ["", "; exit 3", "; false", "; set -eufvxC; false", "; kill -0 nope", "; $(", "; trap : EXIT"],
 )
 async def test_state_lasts_whatever_the_status(session: Bench, ending: str) -> None:
     """C1: `cd` and `export` last into the next call, also when the command failed."""
@@ -272,6 +272,7 @@ async def test_a_call_leaves_one_file_of_state(bench: Bench, temporary: Path) ->
     await bench.shell("true")
     await bench.shell_refusal("exit 1")
     await bench.shell("exec true")
+    await bench.shell_refusal("kill $$")
     assert ["environment"] == [file.name for file in next(temporary.iterdir()).iterdir()]
 
 
