@@ -103,6 +103,14 @@ class ToolCall:
     tags: frozenset[str] = frozenset()
     timeout: float | None = None
 
+    def __post_init__(self) -> None:
+        for name, kind in (("after", tuple), ("tags", frozenset)):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                raise TypeError(f"{name} takes several names; write {name}=({value!r},)")
+            if not isinstance(value, kind):
+                object.__setattr__(self, name, kind(value))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import itertools
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from dispatch.templates import Template
 ResourceKeys = Callable[[Mapping[str, Any]], Iterable[Claim | tuple[str, ...]]]
 Session = str | Callable[[Mapping[str, Any]], str]
 EXCLUSIVE = write()
+LISTED_TOOLS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,7 +267,9 @@ class Toolbox(Mapping[str, Tool]):
         """What to tell a model that asked for a tool that is not here."""
         close = difflib.get_close_matches(name[:200], self._tools, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        names = ", ".join(self._tools) or "none"
+        names = ", ".join(itertools.islice(self._tools, LISTED_TOOLS)) or "none"
+        if len(self) > LISTED_TOOLS:
+            names += f" and {len(self) - LISTED_TOOLS} more"
         return f"no tool is named {preview(name)}.{hint} Available: {names}."
 
 

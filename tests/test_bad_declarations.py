@@ -154,11 +154,11 @@ DECLARATIONS: dict[str, tuple[Callable[[], object], str]] = {
     # runtime
     "a limit of nothing": (
         lambda: Limits(0),
-        "the limit of 'total' must be a whole number above 0",
+        "limit of total: must be a whole number above 0",
     ),
-    "half a limit": (lambda: Limits(per_tag={"a": 1.5}), "the limit of 'a' must be"),  # type: ignore[dict-item]
-    "a limit of truth": (lambda: Limits(per_tool={"a": True}), "the limit of 'a' must be"),
-    "no calls at once": (lambda: Dispatcher([], max_concurrent=0), "the limit of 'total' must be"),
+    "half a limit": (lambda: Limits(per_tag={"a": 1.5}), "limit of tag 'a': must be"),  # type: ignore[dict-item]
+    "a limit of truth": (lambda: Limits(per_tool={"a": True}), "limit of tool 'a': must be"),
+    "no calls at once": (lambda: Dispatcher([], max_concurrent=0), "limit of total: must be"),
 }
 
 

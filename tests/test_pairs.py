@@ -153,3 +153,34 @@ def test_without_the_dispatcher_every_pair_overlaps(pair: Pair) -> None:
     timeline = Timeline()
     gathered(toolset(timeline), turn(pair))
     assert timeline.overlap("first", "second")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "began"),
+    [
+        ("dataflow", {"long": 0, "both": 0, "on b": 1, "on c": 1, "apart": 0}),
+        ("groups", {"long": 0, "both": 0, "on b": 3, "on c": 3, "apart": 0}),
+        ("clusters", {"long": 0, "both": 0, "on b": 1, "on c": 2, "apart": 0}),
+        ("serial", {"long": 0, "both": 3, "on b": 4, "on c": 5, "apart": 6}),
+    ],
+)
+def test_a_schedule_adds_its_own_waits_and_no_others(
+    schedule: str, began: dict[str, float], tmp_path: Path
+) -> None:
+    """A barrier after each group, a chain in each cluster, or one chain; else only conflicts."""
+    timeline = Timeline()
+
+    @tool(writes="file:{paths}")
+    async def edit_files(name: str, paths: list[str], seconds: float = 1) -> None:
+        with timeline.span(name):
+            await asyncio.sleep(seconds)
+
+    turn = [
+        ToolCall("0", "edit_files", {"name": "long", "paths": ["a"], "seconds": 3}),
+        ToolCall("1", "edit_files", {"name": "both", "paths": ["b", "c"]}),
+        ToolCall("2", "edit_files", {"name": "on b", "paths": ["b"]}),
+        ToolCall("3", "edit_files", {"name": "on c", "paths": ["c"]}),
+        ToolCall("4", "edit_files", {"name": "apart", "paths": ["d"]}),
+    ]
+    dispatched([edit_files], turn, schedule=schedule, root=tmp_path)
+    assert began == {name: span[0] for name, span in timeline.spans.items()}

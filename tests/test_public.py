@@ -114,7 +114,7 @@ def test_a_part_that_is_loaded_on_demand_loads_no_heavy_module(name: str) -> Non
 
 def test_a_heavy_module_would_be_found() -> None:
     """The search itself: the command line does load what the package must not."""
-    assert {"typer", "rich"} <= imported_by("import dispatch.cli.app")
+    assert "typer" in imported_by("import dispatch.cli.app")
 
 
 IMPURE_MODULES = {

@@ -107,6 +107,8 @@ class TableMachine:
 
     def abandon(self, number: int) -> list[int]:
         """The call of a granted ticket was given up; returns who waits for it, however far."""
+        if number not in self.tickets:
+            return []  # it ended at the same moment
         self.abandoned.add(number)
         return [waiter for waiter in self.waiting() if self.held_up_by(waiter)]
 

@@ -83,7 +83,7 @@ class Dispatcher:
         self._turn_timeout = _seconds("turn_timeout", turn_timeout)
         if not grace >= 0:
             raise ValueError(f"grace must be 0 seconds or more, not {grace}")
-        if abandoned_wait < 0:
+        if not abandoned_wait >= 0:
             raise ValueError(f"abandoned_wait must be 0 seconds or more, not {abandoned_wait}")
         self._grace = grace
         self._abandoned_wait = abandoned_wait

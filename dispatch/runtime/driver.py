@@ -105,6 +105,10 @@ class Driver:
 
     # From the host, on the loop
 
+    def check_thread(self) -> None:
+        """Raise `UsageError` anywhere but on the thread of the turn's loop."""
+        self._inbox.check_thread()
+
     def submit(self, admitted: Admitted, variables: Context) -> int:
         """Enter the next call; `pump` lets it start."""
         now = self._loop.time()

@@ -11,6 +11,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from dispatch.errors import UsageError
+
 
 class Inbox:
     """Belongs to the loop it was made on.
@@ -25,6 +27,14 @@ class Inbox:
         self._news: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
         self._step = step
         self._pumping = False
+
+    def check_thread(self) -> None:
+        """Raise `UsageError` anywhere but on the thread of this loop."""
+        if threading.get_ident() != self._thread:
+            raise UsageError(
+                "a turn belongs to the loop it was entered on; from another thread write"
+                " loop.call_soon_threadsafe(turn.submit, call)"
+            )
 
     def post(self, handle: Callable[..., None], *news: object) -> bool:
         """Have this handled soon, from any thread; False if the loop is gone."""

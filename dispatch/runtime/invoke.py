@@ -111,7 +111,10 @@ class ThreadInvocation:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(self._finish, outcome)
 
-        pool.submit(work)
+        try:
+            pool.submit(work)
+        except RuntimeError as error:  # the system gives no more threads
+            loop.call_soon(done, Outcome(error=error))
 
     def cancel(self) -> None:
         """Cancel what is awaited; the thread itself cannot be stopped."""

@@ -107,8 +107,9 @@ class ResourceTable:
     def abandon(self, ticket: int, name: str) -> None:
         """The call that holds these claims was given up; whoever waits for it is told."""
         with self._lock:
-            self._abandoned[ticket] = name
             told = [self._claimants[waiter] for waiter in self._machine.abandon(ticket)]
+            if ticket in self._machine.abandoned:
+                self._abandoned[ticket] = name
         for claimant, call in told:
             claimant.claims_held_up(call)
 

@@ -29,7 +29,10 @@ class WorkerPool:
         self._made = 0
 
     def submit(self, work: Work) -> None:
-        """Run the work in an idle thread, or a new one. It must not raise."""
+        """Run the work in an idle thread, or a new one. It must not raise.
+
+        Raises `RuntimeError` if the system gives no more threads.
+        """
         ACTIVITY.add(1)
         with self._lock:
             if self._idle:
@@ -38,7 +41,11 @@ class WorkerPool:
                 return
             self._made += 1
             name = f"{self._name}-{self._made}"
-        threading.Thread(target=self._serve, args=(work,), name=name, daemon=True).start()
+        try:
+            threading.Thread(target=self._serve, args=(work,), name=name, daemon=True).start()
+        except RuntimeError:
+            ACTIVITY.add(-1)
+            raise
 
     def close(self) -> None:
         """Let the idle threads go now. Busy ones go when they are done and have been idle."""

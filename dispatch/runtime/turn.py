@@ -155,7 +155,7 @@ class Turn:
         loop = asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()
         with self._lock:
-            if self._result is not None or self._running.stranded:
+            if self._result is not None or self._driver is None or self._driver.stranded:
                 return
             self._when_over.append(lambda: loop.call_soon_threadsafe(_resolve, over))
         await over
@@ -166,6 +166,7 @@ class Turn:
             raise UsageError(
                 "the turn was not entered; write `async with dispatcher.turn() as turn`"
             )
+        self._driver.check_thread()
         return self._driver
 
     def _submit(self, call: ToolCall) -> int:

@@ -343,3 +343,50 @@ def test_failures_are_raised_together_when_the_host_asks() -> None:
     first, second = caught.value.exceptions
     assert isinstance(first.__cause__, ValueError)
     assert ("fails (call 0): ValueError: one", None) == (str(first), second.__cause__)
+
+
+def test_a_turn_is_used_from_its_own_thread_only() -> None:
+    """Another thread is told how to do it; the turn is not harmed."""
+    errors: list[str] = []
+
+    async def main() -> TurnResult:
+        async with Dispatcher([work]).turn() as turn:
+
+            def elsewhere() -> None:
+                try:
+                    turn.submit(call("a", 1))
+                except UsageError as error:
+                    errors.append(str(error))
+
+            await asyncio.to_thread(elsewhere)
+            turn.submit(call("b", 0))
+            return await turn.finish()
+
+    assert 1 == len(asyncio.run(main()))
+    assert "call_soon_threadsafe" in errors[0]
+
+
+def test_tags_and_after_may_be_any_several_names_but_not_one() -> None:
+    """Lists are taken; a bare string is a mistake and says how to write it."""
+    assert frozenset({"x"}) == ToolCall("", "work", {}, tags=["x"]).tags  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"write tags=\('x',\)"):
+        ToolCall("", "work", {}, tags="x")  # type: ignore[arg-type]
+
+
+def test_a_system_without_threads_fails_the_call_and_not_the_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No thread to be had is that call's error; its siblings run."""
+
+    @tool(safe_parallel=True)
+    def threaded() -> None:
+        """Need a thread."""
+
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    dispatcher = Dispatcher([threaded, work])
+    turn = run_in_virtual_time(dispatcher.run([ToolCall("", "threaded", {}), call("a", 1)]))
+    assert ["[error] RuntimeError: can't start new thread", "1.0"] == [r.content() for r in turn]
+    assert 0 == dispatcher.limits.running
