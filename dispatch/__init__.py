@@ -6,6 +6,7 @@ rest. Importing this package loads no HTTP client, no command line and no framew
 
 from dispatch.call import Failure, FailureKind, Phase, Status, ToolCall, ToolResult
 from dispatch.claims import Claim, commute, read, write
+from dispatch.concurrency import ToolConcurrency
 from dispatch.core.plan import Plan
 from dispatch.core.policy import BestEffort
 from dispatch.core.schedules import Schedule
@@ -30,7 +31,7 @@ from dispatch.runtime.process import ProcessResult
 from dispatch.runtime.resources import ResourceTable
 from dispatch.runtime.result import TurnResult
 from dispatch.runtime.turn import Turn
-from dispatch.tool import Tool, Toolbox, ToolConcurrency, tool
+from dispatch.tool import Tool, Toolbox, tool
 
 __all__ = [
     "BestEffort",

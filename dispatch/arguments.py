@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from asyncio import CancelledError
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
@@ -112,7 +112,18 @@ def from_schema(schema: Mapping[str, Any], handler: Callable[..., Any], name: st
         validator = compile_schema(schema, extras=extras)
     except (SchemaError, AttributeError, TypeError) as error:  # the latter: lists for maps, …
         raise DeclarationError(f"tool {name!r}: input_schema: {safe_str(error)}") from error
+    if not extras:
+        _check_names(name, schema, {p.name for p in parameters} - {context})
     return Arguments(dict(schema), validator.validate_python, validator.validate_json, context)
+
+
+def _check_names(name: str, schema: Mapping[str, Any], taken: Set[str | None]) -> None:
+    unknown = [argument for argument in schema.get("properties", {}) if argument not in taken]
+    if unknown:
+        raise DeclarationError(
+            f"tool {name!r}: input_schema has {unknown[0]!r}, which the handler does not take;"
+            " add the parameter, or **arguments"
+        )
 
 
 def _signature(handler: Callable[..., Any], name: str) -> inspect.Signature:

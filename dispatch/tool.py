@@ -11,50 +11,29 @@ import inspect
 import itertools
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, overload
 
 from dispatch.arguments import from_schema, from_signature
-from dispatch.claims import PEER, SELF, SESSION, TOOL, WRITE, Claim, checked, combine, read, write
+from dispatch.claims import SESSION, Claim, checked, combine, write
+from dispatch.concurrency import (
+    EXCLUSIVE,
+    ResourceKeys,
+    Session,
+    ToolConcurrency,
+    added_claims,
+    base_claims,
+    check_concurrency,
+    check_handler,
+    check_timeout,
+    is_async,
+    names_of,
+)
 from dispatch.errors import DeclarationError
 from dispatch.render import preview, safe_str
 from dispatch.templates import Template
 
-ResourceKeys = Callable[[Mapping[str, Any]], Iterable[Claim | tuple[str, ...]]]
-Session = str | Callable[[Mapping[str, Any]], str]
-EXCLUSIVE = write()
 LISTED_TOOLS = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolConcurrency:
-    """What a tool touches, and so what it may run beside.
-
-    A tool that declares nothing runs alone. `safe_parallel` touches nothing that anybody else
-    does; `resource_keys(arguments)` returns claims or keys, and `reads` / `writes` say the common
-    case as templates (`"file:{path}"`); `read_only` alone reads everything. Added to that:
-    `session` (a name, or a function of the arguments) keeps a session's calls in order, and the
-    tools in `serializes_with` never overlap this one.
-    """
-
-    safe_parallel: bool = False
-    resource_keys: ResourceKeys | None = None
-    reads: str | Iterable[str] = ()
-    writes: str | Iterable[str] = ()
-    read_only: bool = False
-    serializes_with: Iterable[str] = ()
-    session: Session | None = None
-
-    @property
-    def declares_keys(self) -> bool:
-        """Whether the base claims come from `resource_keys`, `reads` or `writes`."""
-        return self.resource_keys is not None or bool(self.reads) or bool(self.writes)
-
-    @property
-    def undeclared(self) -> bool:
-        """Whether the tool says nothing about what it touches, and so runs alone."""
-        return not (self.safe_parallel or self.read_only or self.declares_keys)
 
 
 class Tool:
@@ -93,25 +72,24 @@ class Tool:
     ) -> None:
         if not isinstance(name, str) or not name:
             raise DeclarationError(f"a tool needs a name, not {name!r}")
-        _check_handler(name, handler)
-        if timeout is not None and not timeout > 0:
-            raise DeclarationError(f"tool {name!r}: timeout must be above 0 seconds, not {timeout}")
+        check_handler(name, handler)
+        check_timeout(name, timeout)
         self.name = name
         self.handler = handler
         self.description = (inspect.getdoc(handler) or "") if description is None else description
         self.concurrency = ToolConcurrency(
             safe_parallel=safe_parallel,
             resource_keys=resource_keys,
-            reads=_strings(name, "reads", reads),
-            writes=_strings(name, "writes", writes),
+            reads=names_of(name, "reads", reads),
+            writes=names_of(name, "writes", writes),
             read_only=read_only,
-            serializes_with=_strings(name, "serializes_with", serializes_with),
+            serializes_with=names_of(name, "serializes_with", serializes_with),
             session=session,
         )
         self.idempotent = idempotent
-        self.tags = frozenset(_strings(name, "tags", tags))
+        self.tags = frozenset(names_of(name, "tags", tags))
         self.timeout = timeout
-        self.is_async = _is_async(handler)
+        self.is_async = is_async(handler)
         self.arguments = (
             from_signature(handler, name)
             if input_schema is None
@@ -125,8 +103,8 @@ class Tool:
             )
             for text in texts
         ]
-        _check_concurrency(name, self.concurrency)
-        self.added = _added(name, self.concurrency)
+        check_concurrency(name, self.concurrency)
+        self.added = added_claims(name, self.concurrency)
         self._fixed = self._fixed_claims()
 
     @property
@@ -163,7 +141,7 @@ class Tool:
         if concurrency.resource_keys is not None:
             claims += checked(concurrency.resource_keys(arguments))
         elif not self._templates:
-            claims += _base(concurrency)
+            claims += base_claims(concurrency)
         return claims
 
     def _session(self, arguments: Mapping[str, Any]) -> tuple[Claim, ...]:
@@ -178,55 +156,7 @@ class Tool:
     def _fixed_claims(self) -> tuple[Claim, ...] | None:
         if self.concurrency.declares_keys or self.concurrency.session is not None:
             return None
-        return combine([*_base(self.concurrency), *self.added])
-
-
-def _base(concurrency: ToolConcurrency) -> tuple[Claim, ...]:
-    if concurrency.safe_parallel:
-        return ()
-    return (read() if concurrency.read_only else EXCLUSIVE,)
-
-
-def _added(name: str, concurrency: ToolConcurrency) -> tuple[Claim, ...]:
-    peers = [
-        Claim((TOOL, peer), WRITE if peer == name else PEER) for peer in concurrency.serializes_with
-    ]
-    own = [] if concurrency.safe_parallel else [Claim((TOOL, name), SELF)]
-    return combine([*peers, *own])
-
-
-def _strings(name: str, what: str, given: str | Iterable[str]) -> tuple[str, ...]:
-    values = (given,) if isinstance(given, str) else tuple(given)
-    for value in values:
-        if not isinstance(value, str) or not value:
-            raise DeclarationError(f"tool {name!r}: {what} takes names, not {value!r}")
-    return values
-
-
-def _is_async(handler: Callable[..., Any]) -> bool:
-    call = getattr(handler, "__call__", None)  # noqa: B004 - the method is inspected, not asked for
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)
-
-
-def _check_handler(name: str, handler: Callable[..., Any]) -> None:
-    if not callable(handler):
-        raise DeclarationError(f"tool {name!r}: the handler must be a function, not {handler!r}")
-    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
-        raise DeclarationError(
-            f"tool {name!r}: a generator cannot be a tool; return the whole value, and tell"
-            " progress through a CallContext parameter"
-        )
-
-
-def _check_concurrency(name: str, concurrency: ToolConcurrency) -> None:
-    if not concurrency.safe_parallel:
-        return
-    for what in ("resource_keys", "reads", "writes", "session"):
-        if getattr(concurrency, what):
-            raise DeclarationError(
-                f"tool {name!r}: safe_parallel says it touches nothing, {what} says it does;"
-                " keep one of the two"
-            )
+        return combine([*base_claims(self.concurrency), *self.added])
 
 
 class Toolbox(Mapping[str, Tool]):

@@ -62,6 +62,17 @@ def argument(**document: Any) -> Callable[[], Tool]:
 BOTH = "safe_parallel says it touches nothing, {} says it does; keep one of the two"
 
 DECLARATIONS: dict[str, tuple[Callable[[], object], str]] = {
+    "reads only and writes": (declared(read_only=True, writes="file:{path}"), "contradict"),
+    "keys that are no function": (declared(resource_keys=[read("a")]), "plain function"),
+    "keys that must be awaited": (declared(resource_keys=handler), "plain function"),
+    "a session without a name": (declared(session=""), "session must be a name"),
+    "a session that must be awaited": (declared(session=handler), "session must be a name"),
+    "reads a number": (declared(reads=5), "reads takes names, not 5"),
+    "a time limit as text": (declared(timeout="1"), "above 0 seconds, not '1'"),
+    "a schema for another handler": (
+        lambda: Tool("t", handler, input_schema={"properties": {"file": {"type": "string"}}}),
+        "'file', which the handler does not take",
+    ),
     # tool.py
     "no name": (lambda: Tool("", handler), "a tool needs a name, not ''"),
     "a name that is none": (lambda: Tool(3, handler), "a tool needs a name, not 3"),  # type: ignore[arg-type]

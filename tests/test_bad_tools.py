@@ -69,7 +69,6 @@ RUBBISH: dict[str, tuple[dict[str, Any], str]] = {
     "a mode of nonsense": ({"resource_keys": lambda given: [Claim(("a",), 5)]}, "no claim"),  # type: ignore[arg-type]
     "claims without end": ({"resource_keys": lambda given: endless()}, "more than 10,000"),
     "lists that multiply": ({"reads": "cell:{rows}/{columns}"}, "more than 10,000"),
-    "no callable": ({"resource_keys": [write("file", "a")]}, "TypeError"),
     "a template without a value": ({"reads": "file:{path}"}, "KeyError"),
     "a template of a mapping": ({"reads": "db:{table}"}, "dict, which names no resource"),
     "a session that raises": ({"session": raising(ValueError("which?"))}, "ValueError: 'which?'"),
