@@ -105,7 +105,8 @@ class Tool:
         ]
         check_concurrency(name, self.concurrency)
         self.added = added_claims(name, self.concurrency)
-        self._fixed = self._fixed_claims()
+        self.fixed = self._fixed_claims()
+        """The claims of every call, where they do not depend on arguments; no file keys."""
 
     @property
     def input_schema(self) -> dict[str, Any]:
@@ -118,8 +119,8 @@ class Tool:
         A descriptor that raises or returns rubbish makes the call exclusive. File keys are not
         resolved yet. Pure as long as the descriptor is.
         """
-        if self._fixed is not None:
-            return self._fixed, None
+        if self.fixed is not None:
+            return self.fixed, None
         shown = MappingProxyType(dict(arguments))
         try:
             return combine([*self._declared(shown), *self._session(shown), *self.added]), None

@@ -114,6 +114,8 @@ class Admission:
     def _claims(
         self, tool: Tool, arguments: dict[str, Any]
     ) -> tuple[tuple[Claim, ...], str | None]:
+        if tool.fixed is not None:
+            return tool.fixed, None
         claims, warning = tool.claims(arguments)
         try:
             claims = self.files.resolve(claims)
