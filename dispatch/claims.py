@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dispatch.errors import DeclarationError
+from dispatch.render import one_line
 
 Key = tuple[str, ...]
 
@@ -196,7 +197,7 @@ class FileKeys:
             what = f"every {key[0]}"
         else:
             what = f"{key[0]} {'/'.join(key[1:])}"
-        return f"{claim.mode.upper()} of {what}"
+        return one_line(f"{claim.mode.upper()} of {what}")
 
     def _shown_path(self, key: Key) -> str:
         depth = len(self._shown_root)

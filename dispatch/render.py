@@ -47,6 +47,14 @@ def safe_str(value: object) -> str:
         return f"<{type(value).__name__} whose text cannot be shown>"
 
 
+def one_line(text: str, limit: int = PREVIEW) -> str:
+    """At most `limit` characters of `text`, with whatever is no printable character escaped."""
+    shown = text if len(text) <= limit else f"{text[:limit]}…"
+    if shown.isprintable():
+        return shown
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in shown)
+
+
 def preview(text: str, limit: int = PREVIEW) -> str:
     """At most `limit` characters of `text`, quoted, with a note of how much was left out."""
     if len(text) <= limit:

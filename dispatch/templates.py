@@ -1,7 +1,7 @@
 """`reads="file:{path}"`: claims said as text, in Python and in configuration files.
 
 A template is `kind:segment/segment`. Each `{name}` is an argument; its value fills one segment
-and is never split, but for the kind `file`, whose whole rest is one path. A list fills the
+and is never split, but for the kind `file`, whose segments are one path. A list fills the
 template once per item. The template is parsed and checked once, when the tool is declared.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import posixpath
 import string
 from collections.abc import Mapping
 from enum import Enum
@@ -34,8 +35,8 @@ class Template:
                 f"tool {tool!r}: {text!r} is no template; write kind:name, as in 'file:{{path}}'"
             )
         self.kind = kind
-        segments = [rest] if kind == FILE else rest.split("/")
-        self.segments = [_parts(segment, text, tool) for segment in segments]
+        self.absolute = rest.startswith("/")
+        self.segments = [_parts(segment, text, tool) for segment in rest.split("/")]
         self.names = sorted({name for parts in self.segments for _, name in parts if name})
         self._check_names(tool, schema)
 
@@ -45,9 +46,20 @@ class Template:
         if math.prod(map(len, values)) > MAX_CLAIMS:
             raise DeclarationError(f"{self.text!r} gives more than {MAX_CLAIMS:,} claims")
         return [
-            Claim((self.kind, *self._filled(dict(zip(self.names, chosen, strict=True)))), self.mode)
+            Claim((self.kind, *key), self.mode)
             for chosen in product(*values)
+            for key in self._keys(dict(zip(self.names, chosen, strict=True)))
         ]
+
+    def _keys(self, values: Mapping[str, str]) -> list[tuple[str, ...]]:
+        filled = self._filled(values)
+        if self.kind != FILE:
+            return [tuple(filled)]
+        # A tool may write f"{dir}/{name}" or join(dir, name); with an empty or an absolute part
+        # these are two files, so both are claimed.
+        written = "/".join(filled)
+        joined = posixpath.join("/" if self.absolute else "", *filled)
+        return [(path,) for path in dict.fromkeys((written, joined))]
 
     def _filled(self, values: Mapping[str, str]) -> list[str]:
         return [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from dispatch import Claim, FailureKind, Status, Tool, ToolError, ToolResult, read, tool, write
+from dispatch import Claim, FailureKind, Status, Tool, ToolError, ToolResult, read, tool
 from tests.timeline import SCHEDULES, Timeline, calls, dispatched
 
 BOUND = 30_000

@@ -100,3 +100,13 @@ def test_resolving_two_claims_on_one_file_leaves_one(tmp_path: Path) -> None:
     files = FileKeys(tmp_path)
     claims = files.resolve([read("file", "a"), write("file", "./a")])
     assert ["WRITE of file a"] == [files.shown(claim) for claim in claims]
+
+
+def test_a_name_cannot_forge_a_line_of_a_plan(tmp_path: Path) -> None:
+    """Line breaks and escapes in a path are shown as escapes, and a long one is cut."""
+    files = FileKeys(tmp_path)
+    (claim,) = files.resolve([write("file", "a\ngroup 2\n\x1b[31m \u202e\x9b" + "x" * 500)])
+    shown = files.shown(claim)
+    assert shown.isprintable()
+    assert r"a\ngroup 2\n\x1b[31m \u202e\x9b" in shown
+    assert len(shown) < 300

@@ -16,6 +16,7 @@ from dispatch.call import ToolCall
 from dispatch.claims import Claim
 from dispatch.core.graph import ConflictGraph, Wait
 from dispatch.core.schedules import Schedule, whole_turn_edges
+from dispatch.render import one_line
 
 Limits = Mapping[str, int]
 
@@ -118,7 +119,8 @@ class Plan:
 
     def to_text(self) -> str:
         """The plan for people: a line per group and call, with the reason of every wait."""
-        lines = [f"{len(self.calls)} calls, {len(self.groups)} groups, schedule {self.schedule}"]
+        calls, groups = _counted(len(self.calls), "call"), _counted(len(self.groups), "group")
+        lines = [f"{calls}, {groups}, schedule {self.schedule}"]
         for number, group in enumerate(self.groups, start=1):
             lines.append(f"group {number}")
             for position in group:
@@ -143,7 +145,7 @@ class Plan:
             "undeclared": self.undeclared,
             "warnings": self.warnings,
         }
-        return json.dumps(document, indent=2, ensure_ascii=False)
+        return json.dumps(document, indent=2)
 
     def to_mermaid(self) -> str:
         """The plan as a Mermaid flowchart; joins are small circles."""
@@ -165,7 +167,7 @@ class Plan:
 
     def _label(self, position: int) -> str:
         call = self.calls[position]
-        return f"#{position} {call.name}" + (f" ({call.id})" if call.id else "")
+        return one_line(f"#{position} {call.name}" + (f" ({call.id})" if call.id else ""))
 
     def _reason(self, wait: Wait) -> str:
         mine, theirs = self._shown(wait.mine), self._shown(wait.theirs)
@@ -259,6 +261,10 @@ class Plan:
         return list(
             range(len(self.calls), max([len(self._graph.index.positions) - 1, *scheduled]) + 1)
         )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _mermaid(text: str) -> str:

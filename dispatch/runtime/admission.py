@@ -13,7 +13,7 @@ from typing import Any
 
 from dispatch.arguments import InvalidArguments
 from dispatch.call import FailureKind, ToolCall
-from dispatch.claims import Claim, FileKeys, combine, write
+from dispatch.claims import FILE, Claim, FileKeys, combine, write
 from dispatch.core.graph import ConflictGraph
 from dispatch.core.plan import Plan
 from dispatch.core.schedules import Schedule
@@ -33,6 +33,8 @@ class Admitted:
     refusal: FailureKind | None = None
     message: str = ""
     warning: str | None = None
+    files: tuple[Claim, ...] = ()
+    """The claims as declared, if file keys are among them."""
 
     @property
     def tags(self) -> frozenset[str]:
@@ -83,8 +85,25 @@ class Admission:
         except InvalidArguments as error:
             kind = FailureKind.INVALID_ARGUMENTS
             return Admitted(call, tool, refusal=kind, message=str(error))
-        claims, warning = self._claims(tool, arguments)
-        return Admitted(call, tool, arguments, claims, warning=warning)
+        if tool.fixed is not None:
+            return Admitted(call, tool, arguments, tool.fixed)
+        declared, warning = tool.claims(arguments)
+        claims, problem = self._resolved(tool, declared)
+        files = declared if any(claim.key[:1] == (FILE,) for claim in declared) else ()
+        return Admitted(call, tool, arguments, claims, warning=warning or problem, files=files)
+
+    def claims_now(self, admitted: Admitted) -> tuple[Claim, ...]:
+        """The claims of a call that had to wait, for the table.
+
+        A call before it may have made a link, so that a path leads to another file by now; then
+        the old and the new file are claimed together.
+        """
+        if admitted.tool is None or not admitted.files:
+            return admitted.claims
+        claims, _ = self._resolved(admitted.tool, admitted.files)
+        return (
+            admitted.claims if claims == admitted.claims else combine([*admitted.claims, *claims])
+        )
 
     def plan(self, calls: Sequence[ToolCall], schedule: Schedule) -> Plan:
         """The plan of these calls as one whole turn; nothing runs."""
@@ -111,20 +130,17 @@ class Admission:
             tags=[one.tags for one in admitted],
         )
 
-    def _claims(
-        self, tool: Tool, arguments: dict[str, Any]
+    def _resolved(
+        self, tool: Tool, declared: tuple[Claim, ...]
     ) -> tuple[tuple[Claim, ...], str | None]:
-        if tool.fixed is not None:
-            return tool.fixed, None
-        claims, warning = tool.claims(arguments)
         try:
-            claims = self.files.resolve(claims)
+            claims = self.files.resolve(declared)
             self._check_modes(claims)
         except (OSError, ValueError) as error:
             reason = f"{type(error).__name__}: {preview(safe_str(error))}"
             warning = f"{tool.name}: its claims could not be told ({reason}), so it ran alone"
-            claims = combine([write(), *tool.added])
-        return claims, warning
+            return combine([write(), *tool.added]), warning
+        return claims, None
 
 
 def _check(call: ToolCall) -> None:

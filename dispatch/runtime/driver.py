@@ -269,7 +269,10 @@ class Driver:
     def _enter(self, position: int) -> None:
         call = self.calls[position]
         call.ordered = self._loop.time()
-        call.ticket, granted = self._settings.table.enter(self, position, call.admitted.claims)
+        claims = call.admitted.claims
+        if call.ordered > call.submitted or self.machine.calls[position].serialized:
+            claims = self._settings.admission.claims_now(call.admitted)
+        call.ticket, granted = self._settings.table.enter(self, position, claims)
         self._told_call(position, CallState.QUEUED)
         if granted:
             self.machine.granted(position)
