@@ -78,7 +78,7 @@ def names_of(tool: str, what: str, given: str | Iterable[str]) -> tuple[str, ...
 
 def is_async(handler: Callable[..., Any]) -> bool:
     """Whether calling it gives a coroutine."""
-    call = getattr(handler, "__call__", None)  # noqa: B004 - the method is inspected, not asked for
+    call = None if inspect.isclass(handler) else getattr(handler, "__call__", None)  # noqa: B004 - the method is inspected, not asked for
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)
 
 

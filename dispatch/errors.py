@@ -16,6 +16,8 @@ for one. Cancellation is never wrapped in any of these.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -59,12 +61,19 @@ class ToolError(DispatchError):
         details: Structured facts for the host (`Failure.details`); never shown to the model.
     """
 
+    retryable = False
+    details: Mapping[str, object] = MappingProxyType({})
+
     def __init__(
-        self, message: str, *, retryable: bool = False, details: dict[str, object] | None = None
+        self,
+        message: str = "",
+        *,
+        retryable: bool = False,
+        details: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(message)
         self.retryable = retryable
-        self.details = details or {}
+        self.details = dict(details or {})
 
 
 class CallFailed(DispatchError):

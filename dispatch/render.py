@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,7 +27,7 @@ def render(value: Any) -> str:
         if isinstance(value, Iterator):
             return f"<{type(value).__name__}, whose items cannot be shown; return a list>"
         return to_json(value, serialize_unknown=True, bytes_mode="base64").decode()
-    except Exception:  # noqa: BLE001 - whatever a foreign object raises, the model gets a text
+    except (Exception, CancelledError):  # noqa: BLE001 - whatever it raises, there is a text
         return encodable(safe_str(value))
 
 
@@ -43,7 +44,7 @@ def safe_str(value: object) -> str:
     """`str(value)`, or the name of its type if that raises."""
     try:
         return str(value) or type(value).__name__
-    except Exception:  # noqa: BLE001 - a failing __str__ must not harm the turn
+    except (Exception, CancelledError):  # noqa: BLE001 - a failing __str__ must not harm the turn
         return f"<{type(value).__name__} whose text cannot be shown>"
 
 

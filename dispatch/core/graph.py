@@ -7,6 +7,7 @@ smaller numbers, so every pass is one loop over the nodes, linear in nodes and e
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from dispatch.claims import Claim, conflict
 from dispatch.core.index import ConflictIndex
 
 NEAREST = 20
+LOOKED_AT = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class ConflictGraph:
         self.index = ConflictIndex()
         self.claims: list[tuple[Claim, ...]] = []
         self.nodes: list[int] = []
+        self._sizes: list[int] = []
         self._known: dict[tuple[int, ...], tuple[list[int], int]] = {}
 
     def add(self, claims: tuple[Claim, ...]) -> int:
@@ -125,30 +128,35 @@ class ConflictGraph:
     def _nearest(self, nodes: tuple[int, ...]) -> tuple[list[int], int]:
         """The calls that these nodes are or stand for, as `waits` wants them.
 
-        Remembered per set of nodes, since many calls wait for the same join.
+        Bounded, and remembered per set of nodes, since many calls wait for the same join.
         """
         known = self._known.get(nodes)
         if known is None:
             nearest: list[int] = []
-            calls = self._calls(nodes)
-            while calls and len(nearest) < NEAREST:
-                call = calls.pop()
-                if not any(conflict(self.claims[call], self.claims[near]) for near in nearest):
-                    nearest.append(call)
-            known = self._known[nodes] = (nearest, len(calls))
+            looked_at = 0
+            heap = [-node for node in nodes]
+            heapq.heapify(heap)
+            while heap and len(nearest) < NEAREST and looked_at < LOOKED_AT:
+                node = -heapq.heappop(heap)
+                call = self.index.positions[node]
+                if call < 0:
+                    for before in self.index.predecessors[node]:
+                        heapq.heappush(heap, -before)
+                elif call not in nearest:
+                    looked_at += 1
+                    if not any(conflict(self.claims[call], self.claims[n]) for n in nearest):
+                        nearest.append(call)
+            more = sum(self._size(node) for node in nodes) - looked_at if heap else 0
+            known = self._known[nodes] = (nearest, max(0, more))
         return known
 
-    def _calls(self, nodes: tuple[int, ...]) -> list[int]:
-        """The positions of the calls among these nodes and in their joins, in order."""
-        found: set[int] = set()
-        stack = list(nodes)
-        while stack:
-            node = stack.pop()
-            if self.index.positions[node] < 0:
-                stack += self.index.predecessors[node]
-            else:
-                found.add(self.index.positions[node])
-        return sorted(found)
+    def _size(self, node: int) -> int:
+        """How many calls a node is or stands for, at most."""
+        for new in range(len(self._sizes), len(self.index.positions)):
+            before = self.index.predecessors[new]
+            is_call = self.index.positions[new] >= 0
+            self._sizes.append(1 if is_call else sum(self._sizes[node] for node in before))
+        return self._sizes[node]
 
     def remaining_chains(self) -> list[int]:
         """Per node: the number of calls on the longest chain that begins there, itself included."""

@@ -50,6 +50,29 @@ class _Queue:
         return self.heap[0]
 
 
+class _Line:
+    """The queues of all turns that need the same limits, and whose request was ready first."""
+
+    __slots__ = ("dimensions", "heap", "queues")
+
+    def __init__(self, dimensions: Dimensions) -> None:
+        self.dimensions = dimensions
+        self.queues: dict[int, _Queue] = {}
+        self.heap: list[tuple[int, int]] = []
+
+    def first(self) -> tuple[int, int]:
+        """(number, turn) of the request that was ready first; stale entries are put right."""
+        while True:
+            number, turn = self.heap[0]
+            queue = self.queues.get(turn)
+            if queue is None:
+                heapq.heappop(self.heap)
+            elif queue.oldest() != number:
+                heapq.heapreplace(self.heap, (queue.oldest(), turn))
+            else:
+                return number, turn
+
+
 class SlotMachine:
     """Requests in, starts out. See the module for the order."""
 
@@ -67,7 +90,7 @@ class SlotMachine:
         self.used = dict.fromkeys(self.limits, 0)
         self.holders: dict[int, Dimensions] = {}
         self._waiting: dict[int, _Queue] = {}
-        self._queues: dict[tuple[int, Dimensions], _Queue] = {}
+        self._lines: dict[Dimensions, _Line] = {}
         self._numbers = 0
 
     def dimensions(self, tool: str, tags: Iterable[str]) -> Dimensions:
@@ -83,18 +106,17 @@ class SlotMachine:
 
     def take(self) -> int | None:
         """The number of the next request that may start now, with its slots taken; or None."""
-        if len(self.holders) >= self.total or not self._queues:
+        if len(self.holders) >= self.total or not self._waiting:
             return None
-        startable = [queue for queue in self._queues.values() if self._has_room(queue.dimensions)]
-        if not startable:
+        open_lines = [line for line in self._lines.values() if line.queues and self._has_room(line)]
+        if not open_lines:
             return None
-        queue = startable[0]
-        if len(startable) > 1:
-            turn = min(startable, key=_Queue.oldest).turn
-            queue = min((q for q in startable if q.turn == turn), key=_Queue.best)
-        number = queue.best()[1]
+        turn = min(line.first() for line in open_lines)[1]
+        queues = [line.queues[turn] for line in open_lines if turn in line.queues]
+        number = min(queue.best() for queue in queues)[1]
+        dimensions = self._waiting[number].dimensions
         self.withdraw(number)
-        self._hold(number, queue.dimensions)
+        self._hold(number, dimensions)
         return number
 
     def release(self, number: int) -> None:
@@ -107,7 +129,7 @@ class SlotMachine:
         queue = self._waiting.pop(number)
         del queue.chains[number]
         if not queue.chains:
-            del self._queues[queue.turn, queue.dimensions]
+            del self._lines[queue.dimensions].queues[queue.turn]
 
     def prefer(self, number: int, chain: int) -> None:
         """The chain behind a request has become known; without effect once it has started."""
@@ -129,7 +151,12 @@ class SlotMachine:
                 for name, used in self.used.items()
             ),
             "queues agree": set(self._waiting)
-            == {number for queue in self._queues.values() for number in queue.chains},
+            == {
+                number
+                for line in self._lines.values()
+                for queue in line.queues.values()
+                for number in queue.chains
+            },
         }
         broken = [name for name, holds in checks.items() if not holds]
         if broken:
@@ -162,9 +189,13 @@ class SlotMachine:
         return machine
 
     def _enqueue(self, number: int, turn: int, dimensions: Dimensions, chain: int) -> None:
-        queue = self._queues.get((turn, dimensions))
+        line = self._lines.get(dimensions)
+        if line is None:
+            line = self._lines[dimensions] = _Line(dimensions)
+        queue = line.queues.get(turn)
         if queue is None:
-            queue = self._queues[turn, dimensions] = _Queue(turn, dimensions)
+            queue = line.queues[turn] = _Queue(turn, dimensions)
+            heapq.heappush(line.heap, (number, turn))
         queue.push(number, chain)
         self._waiting[number] = queue
 
@@ -173,8 +204,8 @@ class SlotMachine:
         for name in dimensions:
             self.used[name] += 1
 
-    def _has_room(self, dimensions: Dimensions) -> bool:
-        for name in dimensions:  # noqa: SIM110 - a generator costs more than all the rest
+    def _has_room(self, line: _Line) -> bool:
+        for name in line.dimensions:  # noqa: SIM110 - a generator costs more than all the rest
             if self.used[name] >= self.limits[name]:
                 return False
         return True

@@ -46,6 +46,7 @@ class TableMachine:
         self.parents: dict[int, int] = {}
         self.abandoned: set[int] = set()
         """Granted tickets whose call was given up and may never end."""
+        self._holders: dict[int, int] | None = None
         self._held = LiveIndex()
         self._waiting = LiveIndex()
         self._numbers = 0
@@ -66,6 +67,7 @@ class TableMachine:
         self._numbers += 1
         ticket = Ticket(self._numbers, owner, claims)
         self.tickets[ticket.number] = ticket
+        self._holders = None
         blocker = self._newest_blocker(ticket)
         if blocker:
             self._watch(ticket, blocker)
@@ -78,6 +80,7 @@ class TableMachine:
         """Withdraw or release a ticket; returns the tickets granted because of it, in order."""
         ticket = self.tickets.pop(number)
         self.abandoned.discard(number)
+        self._holders = None
         if ticket.granted:
             self._held.remove(number, ticket.claims)
         else:
@@ -110,23 +113,12 @@ class TableMachine:
         if number not in self.tickets:
             return []  # it ended at the same moment
         self.abandoned.add(number)
-        return [waiter for waiter in self.waiting() if self.held_up_by(waiter)]
+        self._holders = None
+        return list(self._held_up())
 
     def held_up_by(self, number: int) -> int:
-        """The first abandoned ticket that this one waits for, directly or not; or 0."""
-        if not self.abandoned:
-            return 0
-        seen: set[int] = set()
-        stack = [number]
-        found = set()
-        while stack:
-            for blocker in self.blockers(stack.pop()):
-                if blocker not in seen:
-                    seen.add(blocker)
-                    stack.append(blocker)
-                    if blocker in self.abandoned:
-                        found.add(blocker)
-        return min(found, default=0)
+        """An abandoned ticket that this one waits for, directly or not; or 0."""
+        return self._held_up().get(number, 0) if self.abandoned else 0
 
     def waiting(self) -> Iterator[int]:
         """The waiting tickets, in order."""
@@ -181,6 +173,25 @@ class TableMachine:
             if watching:
                 machine.tickets[watching].watchers.append(number)
         return machine
+
+    def _held_up(self) -> dict[int, int]:
+        """Per waiting ticket, the abandoned one that it waits for: one pass, in ticket order."""
+        if self._holders is None:
+            index = LiveIndex()
+            holders = {number: number for number in self.abandoned}
+            for number in sorted(self.abandoned):
+                index.add(number, self.tickets[number].claims)
+            for number in self.waiting():
+                ticket = self.tickets[number]
+                if not index.clear(ticket.claims):
+                    others = index.conflicting(ticket.claims)
+                    before = (o for o in others if not self._is_above(ticket, o))
+                    holder = next(before, 0)
+                    if holder:
+                        holders[number] = holders[holder]
+                        index.add(number, ticket.claims)
+            self._holders = {n: h for n, h in holders.items() if n not in self.abandoned}
+        return self._holders
 
     def _grant(self, ticket: Ticket) -> None:
         ticket.granted = True

@@ -88,14 +88,33 @@ class TurnMachine:
         call.alive = True
         call.heeds_token = heeds_token
 
-    def returned(self, position: int, status: Status, kind: FailureKind | None = None) -> None:
-        """The tool has really stopped. What it did counts unless it was asked to stop before."""
+    def missed(self, position: int) -> None:
+        """The tool had returned before the stop reached it: what it did counts."""
+        call = self.calls[position]
+        if call.state is CallState.STOPPING:
+            call.state = CallState.RUNNING
+            call.asked = None
+            call.cancelled = False
+
+    def returned(
+        self,
+        position: int,
+        status: Status,
+        kind: FailureKind | None = None,
+        *,
+        ran: bool = True,
+    ) -> None:
+        """The tool has really stopped. What it did counts unless it was asked to stop before.
+
+        It may not have `ran` at all: its task was cancelled before the first step.
+        """
         call = self.calls[position]
         call.alive = False
         if call.state is not CallState.ENDED:
             if call.asked is not None:
                 status, kind = call.asked, STOP_KINDS[call.asked]
-            self._end(call, status, kind, phase=Phase.RUN if kind else None)
+            phase = Phase.RUN if ran else Phase.SLOT
+            self._end(call, status, kind, phase=phase if kind else None)
         self._settle([call.node])
 
     def stop(self, position: int, status: Status) -> None:
@@ -111,11 +130,14 @@ class TurnMachine:
             self._stop(call, status)
         self._settle([call.node for call in self.calls])
 
-    def skip(self, position: int) -> None:
-        """The call waits for one of another turn that was given up: end it, if it still waits."""
+    def skip(self, position: int, cause: int | None = None) -> None:
+        """The table makes it wait for a call that was given up: end it, if it still waits.
+
+        `cause` is that call's position, if it is one of this turn.
+        """
         call = self.calls[position]
         if call.state is CallState.QUEUED:
-            self._skip(call, None)
+            self._skip(call, cause)
             self._settle([call.node])
 
     def grace_over(self, position: int) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable
 
 from dispatch.call import ToolCall
 from dispatch.events import CallEvent, Event, Sink, TurnEvent
 from dispatch.render import safe_str
+from dispatch.runtime.fault import report
 
 
 class Broadcast:
@@ -24,13 +26,10 @@ class Broadcast:
         for sink in tuple(self._sinks):
             try:
                 sink(event)
-            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - foreign code
-                self._sinks.remove(sink)
-                import structlog  # only here: it brings rich along, and hardly any sink raises
-
-                log = structlog.get_logger("dispatch")
-                text = f"{type(error).__name__}: {safe_str(error)}"
-                log.warning("sink removed because it raised", sink=safe_str(sink), error=text)
+            except (Exception, asyncio.CancelledError, GeneratorExit) as error:  # noqa: BLE001
+                with contextlib.suppress(ValueError):  # another thread was quicker
+                    self._sinks.remove(sink)
+                report("sink removed because it raised", error, sink=safe_str(sink))
 
 
 class Teller:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Callable
+
+from dispatch.runtime.fault import report
 
 Callback = Callable[[str], object]
 
@@ -17,25 +20,34 @@ class CancelToken:
     CancellationToken and Go's context.
     """
 
-    __slots__ = ("_callbacks", "_lock", "_reason")
+    __slots__ = ("_callbacks", "_forget_parent", "_lock", "_numbers", "_parent", "_reason")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may cancel while this thread holds it
         self._reason: str | None = None
         self._callbacks: dict[int, Callback] = {}
+        self._numbers = itertools.count()
+        self._parent: CancelToken | None = None
+        self._forget_parent: Callable[[], None] | None = None
 
     @property
     def cancelled(self) -> bool:
         """Whether the work is no longer wanted."""
-        return self._reason is not None
+        return self.reason is not None
 
     @property
     def reason(self) -> str | None:
         """Why it was cancelled; None as long as it was not."""
+        if self._reason is None and self._parent is not None:
+            return self._parent.reason
         return self._reason
 
     def cancel(self, reason: str = "cancelled") -> None:
-        """Cancel it; the first reason stays. Callbacks run in the calling thread, in order."""
+        """Cancel it; the first reason stays.
+
+        Callbacks run in the calling thread, in order; one that raises is logged and keeps nobody
+        else from being told.
+        """
         with self._lock:
             if self._reason is not None:
                 return
@@ -43,30 +55,34 @@ class CancelToken:
             callbacks = list(self._callbacks.values())
             self._callbacks.clear()
         for callback in callbacks:
-            callback(reason)
+            try:
+                callback(reason)
+            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - foreign code
+                report("a callback of a cancel token raised", error)
 
     def check(self) -> None:
         """Raise `asyncio.CancelledError` with the reason if it was cancelled."""
-        if self._reason is not None:
-            raise asyncio.CancelledError(self._reason)
+        reason = self.reason
+        if reason is not None:
+            raise asyncio.CancelledError(reason)
 
     def on_cancel(self, callback: Callback) -> Callable[[], None]:
         """Call back with the reason on cancel (at once if it was); returns what takes it off."""
-        key = id(callback)
         with self._lock:
-            reason = self._reason
+            reason = self.reason
+            number = next(self._numbers)
             if reason is None:
-                while key in self._callbacks:
-                    key += 1
-                self._callbacks[key] = callback
+                self._callbacks[number] = callback
+                if self._parent is not None and self._forget_parent is None:
+                    self._forget_parent = self._parent.on_cancel(self.cancel)
         if reason is not None:
             callback(reason)
-        return lambda: self._forget(key)
+        return lambda: self._forget(number)
 
     def child(self) -> CancelToken:
         """A token that is cancelled with this one, and alone without touching this one."""
         token = CancelToken()
-        self.on_cancel(token.cancel)
+        token._parent = self  # the parent knows of it only while it has callbacks
         return token
 
     async def wait(self) -> str:
@@ -83,9 +99,13 @@ class CancelToken:
         finally:
             forget()
 
-    def _forget(self, key: int) -> None:
+    def _forget(self, number: int) -> None:
         with self._lock:
-            self._callbacks.pop(key, None)
+            self._callbacks.pop(number, None)
+            if self._callbacks or self._forget_parent is None:
+                return
+            forget, self._forget_parent = self._forget_parent, None
+        forget()
 
 
 def _resolve(future: asyncio.Future[str], reason: str) -> None:

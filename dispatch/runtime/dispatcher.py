@@ -29,6 +29,9 @@ from dispatch.runtime.threads import WorkerPool
 from dispatch.runtime.turn import Turn
 from dispatch.tool import Tool, Toolbox
 
+SETTLING = 0.25
+"""Seconds beyond two graces in which every turn has its results."""
+
 Tools = Toolbox | Iterable[Tool | Callable[..., Any]]
 
 
@@ -192,21 +195,28 @@ class Dispatcher:
     def plan(self, calls: Sequence[ToolCall], *, schedule: Schedule | str | None = None) -> Plan:
         """What would wait for what, and why, if these calls were one turn; nothing runs."""
         chosen = self.schedule if schedule is None else _schedule(schedule)
-        return self._admission.plan(calls, chosen)
+        return Admission(self.toolbox, self._admission.files).plan(calls, chosen)
 
     async def aclose(self) -> None:
-        """Refuse new turns, stop the open ones and wait for their results, at most two graces.
+        """Refuse new turns, stop the open ones, and wait for their results two graces and 0.25 s.
 
         Never waits for threads: one that cannot be stopped keeps its claims until it ends.
         """
         self._closing.cancel("the dispatcher was closed")
-        with self._lock:
-            open_turns = list(self._turns)
-        for turn in open_turns:
-            await turn.over()
+        waiting = [asyncio.ensure_future(turn.over()) for turn in self._open_turns()]
+        if waiting:
+            _, late = await asyncio.wait(waiting, timeout=2 * self._grace + SETTLING)
+            for one in late:  # its loop was stopped, or a tool never lets it go on
+                one.cancel()
         self._pool.close()
 
+    def _open_turns(self) -> list[Turn]:
+        with self._lock:
+            self._turns = {turn for turn in self._turns if not turn.stranded}
+            return list(self._turns)
+
     def _add(self, turn: Turn) -> None:
+        self._open_turns()
         with self._lock:
             self._turns.add(turn)
 

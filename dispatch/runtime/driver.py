@@ -11,15 +11,14 @@ in the same step as a cancel is given back unused.
 from __future__ import annotations
 
 import asyncio
-import itertools
-import threading
+from collections import deque
 from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
 
 from dispatch.call import Status, ToolResult
-from dispatch.core.life import CallState, Do
+from dispatch.core.life import Action, CallState, Do
 from dispatch.core.policy import Policy
 from dispatch.core.schedules import Schedule
 from dispatch.core.turn import TurnMachine
@@ -27,6 +26,8 @@ from dispatch.runtime.admission import Admission, Admitted
 from dispatch.runtime.broadcast import Broadcast, Teller
 from dispatch.runtime.cancel import CancelToken
 from dispatch.runtime.context import CallContext
+from dispatch.runtime.fault import report
+from dispatch.runtime.holdings import Holdings
 from dispatch.runtime.inbox import Inbox
 from dispatch.runtime.invoke import Outcome
 from dispatch.runtime.limits import Limits
@@ -34,7 +35,8 @@ from dispatch.runtime.resources import ResourceTable
 from dispatch.runtime.running import RunningCall
 from dispatch.runtime.threads import WorkerPool
 
-_NUMBERS = itertools.count(1)
+LEAST_GRACE = 0.01
+"""Seconds: a cancelled task needs a few steps of the loop to end, even if no time is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,18 +69,25 @@ class Driver:
         decided: Callable[[], None],
         gone: Callable[[], None],
     ) -> None:
-        self.number = next(_NUMBERS)
         self.machine = TurnMachine(settings.schedule)
         self.calls: list[RunningCall] = []
         self.fatal: BaseException | None = None
         self._settings = settings
         self._token = token
         self._reason = ""
-        self._inbox = Inbox(self._step)
+        self._inbox = Inbox(self._step, self._fault)
         self._loop = self._inbox.loop
-        self._slots_wanted = False
-        self._held_up_until: dict[int, float] = {}
-        self._giving_back = threading.Lock()
+        self._todo: deque[Action] = deque()
+        self._holdings = Holdings(
+            self.machine,
+            self.calls,
+            self._inbox,
+            admission=settings.admission,
+            table=settings.table,
+            limits=settings.limits,
+            start=self._start,
+            abandoned_wait=None if settings.timeout else settings.abandoned_wait,
+        )
         self._ended, self._decided, self._gone = ended, decided, gone
         teller = Teller(settings.turn_id, settings.tell, self._loop.time)
         self._tell = teller if settings.tell else None
@@ -87,11 +96,11 @@ class Driver:
         self._perform: dict[Do, Callable[[int], None]] = {
             Do.ENTER: self._enter,
             Do.REQUEST: self._request,
-            Do.WITHDRAW: self._free,
-            Do.PREFER: self._prefer,
+            Do.WITHDRAW: self._holdings.free,
+            Do.PREFER: self._holdings.prefer,
             Do.SIGNAL: self._signal,
             Do.CANCEL: self._cancel,
-            Do.FREE: self._free,
+            Do.FREE: self._holdings.free,
             Do.END: self._end,
             Do.SETTLE: self._settle,
             Do.DECIDE: lambda _: self._decide(),
@@ -115,8 +124,8 @@ class Driver:
         position = len(self.calls)
         call = RunningCall(admitted, position, now, variables)
         self.calls.append(call)
-        self._told_call(position, CallState.PLANNED)
         self.machine.submit(admitted.claims, admitted.refusal)
+        self._told_call(position, CallState.PLANNED)
         timeout = admitted.timeout or self._settings.call_timeout
         if timeout is not None and self.machine.calls[position].status is None:
             call.timer = self._loop.call_later(
@@ -141,28 +150,30 @@ class Driver:
         self._inbox.pump()
 
     def _step(self) -> bool:
-        actions, self.machine.actions = self.machine.actions, []
-        for do, call in actions:
+        if self.machine.actions:
+            self._todo.extend(self.machine.actions)
+            self.machine.actions.clear()
+        if self._todo:
+            do, call = self._todo.popleft()
             self._perform[do](call)
-        if self._slots_wanted and not self.machine.actions:
-            self._slots_wanted = False
-            self._settings.limits.grant()
             return True
-        return bool(actions)
+        if self._holdings.slots_wanted:
+            self._holdings.grant()
+            return True
+        return False
+
+    def _fault(self, error: BaseException) -> None:
+        """Something foreign raised where nobody expects it; the turn goes on."""
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            self._interrupted(error)
+        else:
+            report("a turn went on after a fault", error, turn=self._settings.turn_id)
+
+    def _interrupted(self, error: BaseException) -> None:
+        self.fatal = self.fatal or error
+        self._cancelled(f"{type(error).__name__} was raised")
 
     # From anywhere
-
-    def claims_granted(self, call: int) -> bool:
-        """Told by the table."""
-        return self._inbox.post(self.machine.granted, call)
-
-    def claims_held_up(self, call: int) -> bool:
-        """Told by the table."""
-        return self._inbox.post(self._held_up, call)
-
-    def slots_taken(self, request: int, call: int) -> bool:
-        """Told by the limits."""
-        return self._inbox.post(self._start, request, call)
 
     def cancel(self, reason: str) -> None:
         """Told by a token."""
@@ -181,21 +192,6 @@ class Driver:
             call.reason = f"timed out after {timeout:g} s"
         self.machine.stop(position, Status.TIMED_OUT)
 
-    def _held_up(self, position: int) -> None:
-        """It waits for an abandoned call of another turn: not for ever, if it has no time limit."""
-        call = self.calls[position]
-        holder = None if call.ticket is None else self._settings.table.held_up_by(call.ticket)
-        if holder is None or call.timer is not None or self._settings.timeout is not None:
-            return
-        ticket, name = holder
-        now = self._loop.time()
-        until = self._held_up_until.setdefault(ticket, now + self._settings.abandoned_wait)
-        if now < until:
-            call.grace = self._loop.call_at(until, self._inbox.post, self._held_up, position)
-        else:
-            call.holder = f"{name} of another turn"
-            self.machine.skip(position)
-
     def _start(self, request: int, position: int) -> None:
         if self._token.reason is not None:  # cancelled in the same step: cancel wins
             self._cancelled(self._token.reason)
@@ -205,14 +201,17 @@ class Driver:
         call.started = self._loop.time()
         self.machine.started(position, heeds_token=call.heeds_token)
         self._told_call(position, CallState.RUNNING)
-        call.start(
-            self._loop,
-            turn_id=self._settings.turn_id,
-            pool=self._settings.pool,
-            context=partial(self._context, call),
-            done=partial(self._returned, position),
-            ended=partial(self._thread_ended, call),
-        )
+        try:
+            call.start(
+                self._loop,
+                turn_id=self._settings.turn_id,
+                pool=self._settings.pool,
+                context=partial(self._context, call),
+                done=partial(self._returned, position),
+                ended=partial(self._holdings.thread_ended, call),
+            )
+        except Exception as error:  # noqa: BLE001 - no thread to be had, an odd task factory
+            self._take_outcome(position, Outcome(error=error))
 
     def _context(self, call: RunningCall) -> CallContext:
         def progress(text: str) -> None:
@@ -230,77 +229,30 @@ class Driver:
             call.scope.alive = False
         if record.state is not CallState.ENDED:  # else it was given up: its late result is dropped
             call.outcome = outcome
+        if not outcome.began:
+            call.started = None
         if outcome.fatal:
-            self.fatal = self.fatal or outcome.error
             call.reason = f"the tool raised {type(outcome.error).__name__}"
         elif outcome.foreign and record.asked is None:
             call.reason = "its task was cancelled from outside"
-        self.machine.returned(position, *outcome.ending())
-        if self.fatal is not None and self.machine.stopped is None:
-            self._cancelled(f"another tool raised {type(self.fatal).__name__}")
-
-    def _thread_ended(self, call: RunningCall) -> None:
-        """In a worker thread: give back what the loop may never do for it, as it may be gone.
-
-        That is a call that was given up, or one whose loop was closed in the middle of its turn.
-        """
-        if self._loop.is_closed() or self.machine.calls[call.position].state is CallState.ENDED:
-            self._give_claims_back(call)
-        if self._loop.is_closed():
-            self._give_slots_back(call)
-            self._settings.limits.grant()
-
-    def _give_claims_back(self, call: RunningCall) -> None:
-        if call.scope is not None:
-            call.scope.alive = False
-        with self._giving_back:
-            ticket, call.ticket = call.ticket, None
-        if ticket is not None:
-            self._settings.table.leave(ticket)
-
-    def _give_slots_back(self, call: RunningCall) -> None:
-        with self._giving_back:
-            request, call.request = call.request, None
-        if request is not None:
-            self._settings.limits.give_back(request)
+        self.machine.returned(position, *outcome.ending(), ran=outcome.began)
+        if outcome.fatal and outcome.error is not None:
+            self._interrupted(outcome.error)
 
     # Actions
 
     def _enter(self, position: int) -> None:
-        call = self.calls[position]
-        call.ordered = self._loop.time()
-        claims = call.admitted.claims
-        if call.ordered > call.submitted or self.machine.calls[position].serialized:
-            claims = self._settings.admission.claims_now(call.admitted)
-        call.ticket, granted = self._settings.table.enter(self, position, claims)
         self._told_call(position, CallState.QUEUED)
-        if granted:
-            self.machine.granted(position)
-        else:
-            self.machine.blocked(position)
+        self._holdings.enter(position)
 
     def _request(self, position: int) -> None:
-        call = self.calls[position]
-        call.locked = self._loop.time()
-        if call.ordered is None:
-            call.ordered = call.locked
-        limits = self._settings.limits
-        dimensions = limits.dimensions(call.call.name, call.admitted.tags)
-        call.request = limits.request(self, position, dimensions, self.machine.chain(position))
-        self._slots_wanted = True
         self._told_call(position, CallState.READY)
-
-    def _prefer(self, position: int) -> None:
-        request = self.calls[position].request
-        if request is not None:
-            self._settings.limits.prefer(request, self.machine.chain(position))
-
-    def _free(self, position: int) -> None:
-        self._give_slots_back(self.calls[position])
-        self._slots_wanted = True
+        self._holdings.request(position)
 
     def _signal(self, position: int) -> None:
         call = self.calls[position]
+        if self._came_too_late(call):
+            return
         call.grace = self._grace(position)
         self._told_call(position, CallState.STOPPING)
         if call.context is not None:
@@ -308,13 +260,26 @@ class Driver:
 
     def _cancel(self, position: int) -> None:
         call = self.calls[position]
+        if self._came_too_late(call):
+            return
         call.grace = self._grace(position)
         if call.invocation is not None:
             call.invocation.cancel()
 
+    def _came_too_late(self, call: RunningCall) -> bool:
+        """Whether the tool had returned before the stop reached it: then its result counts."""
+        finished = call.invocation is not None and call.invocation.finished
+        if finished:
+            self.machine.missed(call.position)
+            call.reason = ""
+        return finished
+
     def _grace(self, position: int) -> asyncio.TimerHandle:
         return self._loop.call_later(
-            self._settings.grace, self._inbox.post, self.machine.grace_over, position
+            max(self._settings.grace, LEAST_GRACE),
+            self._inbox.post,
+            self.machine.grace_over,
+            position,
         )
 
     def _end(self, position: int) -> None:
@@ -322,13 +287,13 @@ class Driver:
         call.stop_timers()
         call.reason = call.reason or self._reason
         result = call.result(record, self._loop.time(), self._name(record.cause) or call.holder)
-        if record.alive and call.ticket is not None:
-            self._settings.table.abandon(call.ticket, call.call.name)
+        if record.alive:
+            self._holdings.abandon(call)
         self._told_call(position, CallState.ENDED, result.status)
         self._ended(result)
 
     def _settle(self, position: int) -> None:
-        self._give_claims_back(self.calls[position])
+        self._holdings.give_claims_back(self.calls[position])
         self._told_call(position, CallState.SETTLED, self.machine.calls[position].status)
 
     def _decide(self) -> None:

@@ -17,15 +17,17 @@ from dispatch.errors import UsageError
 class Inbox:
     """Belongs to the loop it was made on.
 
-    `step` is called whenever there is no news left; it carries out what the news led to and says
-    whether it did anything.
+    `step` is called whenever there is no news left; it carries out one thing that the news led to
+    and says whether there was one. What a handler or a step raises goes to `failed`, and the rest
+    goes on: one fault never costs what else there is to do.
     """
 
-    def __init__(self, step: Callable[[], bool]) -> None:
+    def __init__(self, step: Callable[[], bool], failed: Callable[[BaseException], None]) -> None:
         self.loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._news: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
         self._step = step
+        self._failed = failed
         self._pumping = False
 
     def check_thread(self) -> None:
@@ -61,12 +63,21 @@ class Inbox:
             return
         self._pumping = True
         try:
-            while self._news or self._step():
-                while self._news:
-                    handle, news = self._news.popleft()
-                    handle(*news)
+            while self._handle_one():
+                pass
         finally:
             self._pumping = False
+
+    def _handle_one(self) -> bool:
+        try:
+            if self._news:
+                handle, news = self._news.popleft()
+                handle(*news)
+                return True
+            return self._step()
+        except BaseException as error:  # noqa: BLE001 - told, and kept where it must come out
+            self._failed(error)
+            return True
 
     def _receive(self, handle: Callable[..., None], news: tuple[object, ...]) -> None:
         self._news.append((handle, news))

@@ -8,7 +8,6 @@ may be closed by then. Whatever a tool raises is an `Outcome`, never an exceptio
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 from collections.abc import Callable, Mapping
 from contextvars import Context
@@ -21,11 +20,17 @@ from dispatch.runtime.threads import WorkerPool
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a tool returned or raised; `foreign` if its task was cancelled by someone else."""
+    """What a tool returned or raised.
+
+    `foreign` if its task was cancelled by someone else, not `began` if that was before its first
+    step; `awaitable` if the value must still be awaited.
+    """
 
     value: Any = None
     error: BaseException | None = None
     foreign: bool = False
+    began: bool = True
+    awaitable: bool = False
 
     @property
     def fatal(self) -> bool:
@@ -44,7 +49,12 @@ class Outcome:
 
 
 class Invocation(Protocol):
-    """A running tool."""
+    """A running tool; `finished` once it has returned, though the turn may not know it yet."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has returned."""
+        ...
 
     def cancel(self) -> None:
         """Cancel it where it can be cancelled; a thread cannot."""
@@ -55,6 +65,11 @@ class TaskInvocation:
     """An `async def` tool in a task of its own."""
 
     __slots__ = ("_done", "_task")
+
+    @property
+    def finished(self) -> bool:
+        """Whether the task is done."""
+        return self._task.done()
 
     def __init__(
         self,
@@ -74,7 +89,8 @@ class TaskInvocation:
 
     def _finish(self, task: asyncio.Task[Outcome]) -> None:
         if task.cancelled():  # cancelled before its first step
-            self._done(Outcome(error=asyncio.CancelledError(), foreign=True))
+            error = asyncio.CancelledError()
+            self._done(Outcome(error=error, foreign=True, began=False))
         else:
             self._done(task.result())
 
@@ -82,7 +98,7 @@ class TaskInvocation:
 class ThreadInvocation:
     """A `def` tool in a worker thread; if it returns an awaitable, a task awaits that."""
 
-    __slots__ = ("_awaiting", "_cancelled", "_context", "_done", "_loop")
+    __slots__ = ("_awaiting", "_cancelled", "_context", "_done", "_loop", "finished")
 
     def __init__(
         self,
@@ -100,21 +116,19 @@ class ThreadInvocation:
         self._done = done
         self._awaiting: TaskInvocation | None = None
         self._cancelled = False
+        self.finished = False
 
         def work() -> None:
-            try:
-                outcome = Outcome(value=context.run(handler, **arguments))
-            except BaseException as error:  # noqa: BLE001 - a tool may raise anything
-                outcome = Outcome(error=error)
-            if not inspect.isawaitable(outcome.value):
+            outcome = _called(handler, arguments, context)
+            self.finished = not outcome.awaitable
+            if self.finished:
                 ended()
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            try:
                 loop.call_soon_threadsafe(self._finish, outcome)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                ended()
 
-        try:
-            pool.submit(work)
-        except RuntimeError as error:  # the system gives no more threads
-            loop.call_soon(done, Outcome(error=error))
+        pool.submit(work)
 
     def cancel(self) -> None:
         """Cancel what is awaited; the thread itself cannot be stopped."""
@@ -123,15 +137,21 @@ class ThreadInvocation:
             self._awaiting.cancel()
 
     def _finish(self, outcome: Outcome) -> None:
-        value = outcome.value
-        if inspect.isawaitable(value):
-            self._awaiting = TaskInvocation(
-                self._loop, _awaited, {"value": value}, self._context, self._done
-            )
-            if self._cancelled:
-                self._awaiting.cancel()
-        else:
+        if not outcome.awaitable:
             self._done(outcome)
+            return
+        value = {"value": outcome.value}
+        self._awaiting = TaskInvocation(self._loop, _awaited, value, self._context, self._done)
+        if self._cancelled:
+            self._awaiting.cancel()
+
+
+def _called(handler: Callable[..., Any], arguments: Mapping[str, Any], context: Context) -> Outcome:
+    try:
+        value = context.run(handler, **arguments)
+        return Outcome(value=value, awaitable=inspect.isawaitable(value))
+    except BaseException as error:  # noqa: BLE001 - a tool may raise anything
+        return Outcome(error=error)
 
 
 async def _call(handler: Callable[..., Any], arguments: Mapping[str, Any]) -> Outcome:

@@ -21,6 +21,10 @@ class Starter(Protocol):
         """Whether the news arrived; False if the starter's loop is gone."""
         ...
 
+    def is_dead(self, call: int) -> bool:
+        """Whether nobody is left who could ever give the call's slots back."""
+        ...
+
 
 class Limits:
     """How many calls may run at once: in all, per tool and per tag.
@@ -70,7 +74,8 @@ class Limits:
     def give_back(self, request: int) -> None:
         """Take a request back, or give its slots back if it has them."""
         with self._lock:
-            self._starters.pop(request, None)
+            if self._starters.pop(request, None) is None:
+                return  # released before, as its loop was closed
             if self._machine.waiting(request):
                 self._machine.withdraw(request)
             else:
@@ -83,9 +88,16 @@ class Limits:
                 request = self._machine.take()
                 if request is None:
                     return
-                starter, call = self._starters.pop(request)
+                starter, call = self._starters[request]
             if not starter.slots_taken(request, call):
                 self.give_back(request)
+
+    def clear_dead(self) -> None:
+        """Release the slots of calls whose loop was closed in the middle of their turn."""
+        with self._lock:
+            dead = [number for number, (who, call) in self._starters.items() if who.is_dead(call)]
+        for request in dead:
+            self.give_back(request)
 
     @property
     def named(self) -> dict[str, int]:

@@ -2,7 +2,8 @@
 
 Owns starting, reading, ending and reaping. Knows nothing of calls or tools. POSIX only.
 Invariants: when `run_process` has returned or raised, no process of the group is alive, the
-leader is reaped and the pipe is closed. The leader is reaped only *after* its group was killed:
+leader is reaped and the pipe is closed; if the loop dies before that, the group is killed at the
+end of the interpreter at the latest. The leader is reaped only *after* its group was killed:
 as long as it is a zombie its id cannot be used again, so the signal cannot hit a stranger.
 A process that left the group (`setsid`, a job under `set -m`) is not followed.
 """
@@ -10,6 +11,7 @@ A process that left the group (`setsid`, a job under `set -m`) is not followed.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import codecs
 import contextlib
 import os
@@ -29,6 +31,9 @@ GRACE = 0.5
 CHUNK = 64 * 1024
 DRAIN = 0.1
 """Seconds that output may still come once the leader has exited, and again once all is killed."""
+
+_live: set[int] = set()
+"""The groups that were not killed yet: their ids are theirs, for nobody has reaped them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +204,7 @@ class _Child:
     def __init__(
         self, process: subprocess.Popen[bytes], source: int, grace: float, output: _Output
     ) -> None:
+        _live.add(process.pid)
         self.process = process
         self.output = output
         self.stopped: str | None = None
@@ -267,6 +273,7 @@ class _Child:
     def _kill(self) -> None:
         if not self._killed.is_set():
             _signal_group(self.process.pid, signal.SIGKILL)
+            _live.discard(self.process.pid)
             self._killed.set()
 
     def _read(self) -> None:
@@ -300,6 +307,15 @@ class _Child:
 def _signal_group(group: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
+
+
+def _kill_live() -> None:
+    for group in list(_live):
+        _signal_group(group, signal.SIGKILL)
+
+
+atexit.register(_kill_live)
+os.register_at_fork(after_in_child=_live.clear)  # they are the parent's, not ours to kill
 
 
 def _await_group(group: int) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from dispatch.claims import RESERVED_MODES, Claim, FileKeys
+from dispatch.claims import RESERVED_MODES, Claim, FileKeys, checked
 from dispatch.core.table import TableMachine
 from dispatch.errors import DeclarationError
 from dispatch.runtime.nesting import refuse_inside_tool
@@ -28,6 +28,20 @@ class Claimant(Protocol):
     def claims_held_up(self, call: int) -> bool:
         """The call waits, directly or not, for one that was given up and may never end."""
         ...
+
+    def is_dead(self, call: int) -> bool:
+        """Whether nobody is left who could ever give the call's claims back."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """A call that was given up and keeps its claims until it really ends."""
+
+    ticket: int
+    name: str
+    claimant: Claimant
+    call: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,16 +66,16 @@ class ResourceTable:
         self._lock = threading.Lock()
         self._claimants: dict[int, tuple[Claimant, int]] = {}
         self._modes: set[str] = set()
-        self._abandoned: dict[int, str] = {}
+        self._abandoned: dict[int, Abandoned] = {}
 
     @asynccontextmanager
-    async def hold(self, *claims: Claim) -> AsyncIterator[None]:
-        """Hold these claims while the body runs; waits its turn like any call.
+    async def hold(self, *claims: Claim | tuple[str, ...]) -> AsyncIterator[None]:
+        """Hold these claims (or keys, for writing) while the body runs; waits its turn like a call.
 
         Cancelling while it waits withdraws it. Inside a tool it raises `NotSupported`.
         """
         refuse_inside_tool("table.hold")
-        resolved = self._files.resolve(claims)
+        resolved = self._files.resolve(checked(claims))
         self.check_modes(resolved)
         holder = _Holder()
         ticket, granted = self.enter(holder, 0, resolved)
@@ -78,18 +92,19 @@ class ResourceTable:
             waiting = sum(1 for _ in self._machine.waiting())
             return TableStatistics(held=len(self._machine.tickets) - waiting, waiting=waiting)
 
-    def check_modes(self, claims: tuple[Claim, ...]) -> None:
+    def check_modes(self, claims: Iterable[Claim]) -> None:
         """Raise `DeclarationError` if these claims bring the commuting modes above 16 names."""
-        for claim in claims:
-            if claim.mode in RESERVED_MODES or claim.mode in self._modes:
-                continue
-            with self._lock:
-                if len(self._modes) >= MAX_MODES:
-                    raise DeclarationError(
-                        f"{claim.mode!r} would be the 17th commuting mode of one table;"
-                        " name modes by operation, not by call"
-                    )
-                self._modes.add(claim.mode)
+        modes = {claim.mode for claim in claims} - RESERVED_MODES
+        if modes <= self._modes:
+            return
+        with self._lock:
+            if len(self._modes | modes) > MAX_MODES:
+                new = min(modes - self._modes)
+                raise DeclarationError(
+                    f"{new!r} would be one commuting mode more than the {MAX_MODES} of a table;"
+                    " name modes by operation, not by call"
+                )
+            self._modes |= modes
 
     def enter(
         self, claimant: Claimant, call: int, claims: tuple[Claim, ...], parent: int = 0
@@ -97,27 +112,33 @@ class ResourceTable:
         """Ask for claims: the ticket, and whether they were granted at once."""
         with self._lock:
             ticket = self._machine.enter(self._machine.open(parent), claims)
+            self._claimants[ticket.number] = (claimant, call)
             held_up = self._machine.held_up_by(ticket.number)
-            if not ticket.granted:
-                self._claimants[ticket.number] = (claimant, call)
         if held_up:
             claimant.claims_held_up(call)
         return ticket.number, ticket.granted
 
-    def abandon(self, ticket: int, name: str) -> None:
+    def abandon(self, ticket: int, name: str, claimant: Claimant, call: int) -> None:
         """The call that holds these claims was given up; whoever waits for it is told."""
         with self._lock:
             told = [self._claimants[waiter] for waiter in self._machine.abandon(ticket)]
             if ticket in self._machine.abandoned:
-                self._abandoned[ticket] = name
-        for claimant, call in told:
-            claimant.claims_held_up(call)
+                self._abandoned[ticket] = Abandoned(ticket, name, claimant, call)
+        for waiting, position in told:
+            waiting.claims_held_up(position)
 
-    def held_up_by(self, ticket: int) -> tuple[int, str] | None:
-        """The abandoned call that this ticket waits for, directly or not, and its name."""
+    def held_up_by(self, ticket: int) -> Abandoned | None:
+        """The abandoned call that this ticket waits for, directly or not."""
         with self._lock:
             holder = self._machine.held_up_by(ticket)
-            return (holder, self._abandoned[holder]) if holder else None
+            return self._abandoned[holder] if holder else None
+
+    def clear_dead(self) -> None:
+        """Release what calls hold whose loop was closed in the middle of their turn."""
+        with self._lock:
+            dead = [ticket for ticket, (who, call) in self._claimants.items() if who.is_dead(call)]
+        for ticket in dead:
+            self.leave(ticket)
 
     def leave(self, ticket: int) -> None:
         """Give claims back, or withdraw from waiting; wakes whoever goes next."""
@@ -125,11 +146,12 @@ class ResourceTable:
         while leaving:
             number = leaving.pop()
             with self._lock:
+                if self._claimants.pop(number, None) is None:
+                    continue  # released before, as its loop was closed
                 self._machine.close(self._machine.tickets[number].owner)
                 granted = self._machine.leave(number)
-                self._claimants.pop(number, None)
                 self._abandoned.pop(number, None)
-                woken = [(other, *self._claimants.pop(other)) for other in granted]
+                woken = [(other, *self._claimants[other]) for other in granted]
             leaving += [other for other, to, call in woken if not to.claims_granted(call)]
 
 
@@ -149,6 +171,9 @@ class _Holder:
 
     def claims_held_up(self, call: int) -> bool:
         return True  # a hold waits as long as its task lets it
+
+    def is_dead(self, call: int) -> bool:
+        return self._loop.is_closed()
 
     def _grant(self) -> None:
         if not self.granted.done():

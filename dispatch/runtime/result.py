@@ -145,6 +145,15 @@ def stopped(record: CallRecord, reason: str, *, cause: str = "", safe: bool = Fa
     )
 
 
+def unclear(record: CallRecord) -> Failure:
+    """The tool left behind something of which nothing can be told."""
+    return Failure(
+        kind=record.kind or FailureKind.TOOL_ERROR,
+        message="the tool failed, and what it raised cannot be shown",
+        phase=record.phase,
+    )
+
+
 def self_cancelled() -> Failure:
     """The tool raised `CancelledError` though nobody had asked it to stop."""
     return Failure(
@@ -156,12 +165,16 @@ def self_cancelled() -> Failure:
 
 
 def _told(error: BaseException) -> str:
-    """The exception's type and text; for a group, those of its members too."""
-    name, text = type(error).__name__, safe_str(error)
-    told = name if text == name else f"{name}: {text}"
-    if isinstance(error, BaseExceptionGroup):
-        told += "".join(f"\n- {_told(member)}" for member in error.exceptions[:MEMBERS])
-    return told
+    """The exception's type and text; for a group, those of its first members too, however deep."""
+    lines: list[str] = []
+    stack = [error]
+    while stack and len(lines) <= MEMBERS:
+        one = stack.pop()
+        name, text = type(one).__name__, safe_str(one)
+        lines.append(name if text == name else f"{name}: {text}")
+        if isinstance(one, BaseExceptionGroup):
+            stack += reversed(one.exceptions[:MEMBERS])
+    return "\n- ".join(lines)
 
 
 def _bounded(text: str) -> str:

@@ -12,6 +12,7 @@ from dispatch.render import EMPTY, render
 from dispatch.runtime import result
 from dispatch.runtime.admission import Admitted
 from dispatch.runtime.context import PARTIAL_LIMIT, CallContext
+from dispatch.runtime.fault import report
 from dispatch.runtime.invoke import Invocation, Outcome, TaskInvocation, ThreadInvocation
 from dispatch.runtime.nesting import PARENT, CallScope
 from dispatch.runtime.threads import WorkerPool
@@ -27,6 +28,7 @@ class RunningCall:
         "context",
         "grace",
         "holder",
+        "in_thread",
         "invocation",
         "locked",
         "ordered",
@@ -62,6 +64,7 @@ class RunningCall:
         self.outcome: Outcome | None = None
         self.reason = ""
         self.holder = ""
+        self.in_thread = False
 
     @property
     def call(self) -> ToolCall:
@@ -92,6 +95,7 @@ class RunningCall:
         if tool.arguments.context_parameter is not None:
             self.context = context()
             arguments[tool.arguments.context_parameter] = self.context
+        self.in_thread = not tool.is_async
         self.invocation = (
             TaskInvocation(loop, tool.handler, arguments, self.variables, done)
             if tool.is_async
@@ -108,21 +112,27 @@ class RunningCall:
         self.timer = self.grace = None
 
     def result(self, record: CallRecord, now: float, cause: str) -> ToolResult:
-        """The call's one result; `cause` names the call that it was skipped for."""
+        """The call's one result; `cause` names the call that it was skipped for. Never raises."""
         status = record.status or Status.ERROR
         outcome = self.outcome
+        try:
+            failure = None if status is Status.OK else self._failure(record, cause)
+            partial = self._partial() if status in SHOWN_PARTIAL else ""
+        except Exception as error:  # noqa: BLE001 - what the tool left behind is foreign
+            report("what a tool left behind could not be told", error, tool=self.call.name)
+            failure, partial = result.unclear(record), ""
         return ToolResult(
             call=self.call,
             index=self.position,
             status=status,
             value=outcome.value if outcome is not None and status is Status.OK else None,
-            failure=None if status is Status.OK else self._failure(record, cause),
+            failure=failure,
             attempts=0 if self.started is None else 1,
             queued_at=self.submitted,
             started_at=self.started,
             finished_at=now,
             waits=self._waits(now),
-            partial=self._partial() if status in SHOWN_PARTIAL else "",
+            partial=partial,
             exception=outcome.error if outcome is not None else None,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextvars import copy_context
 from types import TracebackType
 from typing import Self
@@ -15,9 +15,11 @@ import anyio
 from dispatch.call import Status, ToolCall, ToolResult
 from dispatch.core.life import TurnState
 from dispatch.core.plan import Plan
+from dispatch.core.policy import Verdict
 from dispatch.errors import TurnClosed, UsageError
 from dispatch.runtime.cancel import CancelToken
 from dispatch.runtime.driver import Driver, TurnSettings
+from dispatch.runtime.fault import report
 from dispatch.runtime.nesting import refuse_inside_tool
 from dispatch.runtime.result import TurnResult
 
@@ -161,6 +163,11 @@ class Turn:
         await over
 
     @property
+    def stranded(self) -> bool:
+        """Whether its loop was closed, so that nothing of it will ever go on."""
+        return self._driver is not None and self._driver.stranded
+
+    @property
     def _running(self) -> Driver:
         if self._driver is None:
             raise UsageError(
@@ -210,21 +217,28 @@ class Turn:
         for forget in self._forget:
             forget()
         results = self.snapshot()
-        verdict = self._settings.policy.verdict([result.status for result in results])
         with self._lock:
             self._result = TurnResult(
                 self.id,
                 results,
-                verdict,
+                self._verdict(results),
                 self._plan,
                 self._running.machine.calls,
                 self._settings.limits.named,
             )
             when_over, self._when_over = self._when_over, []
-        for callback in when_over:
-            callback()
         self._news.set()
         self._over.set()
+        for callback in when_over:
+            with contextlib.suppress(RuntimeError):  # the loop of whoever waits is closed
+                callback()
+
+    def _verdict(self, results: Sequence[ToolResult]) -> Verdict:
+        try:
+            return self._settings.policy.verdict([result.status for result in results])
+        except Exception as error:  # noqa: BLE001 - a policy may be the host's own
+            report("the policy raised", error, turn=self.id)
+            return Verdict(satisfied=False, reason=f"the policy raised {type(error).__name__}")
 
     def _plan(self) -> Plan:
         running, settings = self._running, self._settings

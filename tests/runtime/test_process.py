@@ -3,6 +3,8 @@ import gc
 import os
 import signal
 import subprocess
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +14,7 @@ import pytest
 
 from dispatch.errors import ToolError, UsageError
 from dispatch.runtime.cancel import CancelToken
-from dispatch.runtime.process import ProcessResult, run_process
+from dispatch.runtime.process import ProcessResult, _live, run_process
 
 HELD_PIPE = 30.0
 """Longer than any test may take: what a background process would hold the pipe for."""
@@ -354,3 +356,66 @@ def test_a_loop_that_dies_takes_its_process_along() -> None:
     while is_running(int(started[0])) and time.monotonic() < deadline:
         time.sleep(0.005)
     assert not is_running(int(started[0]))
+
+
+INTERRUPTED = """
+import asyncio, sys
+from dispatch.runtime.process import run_process
+
+kept = sys.modules["kept"] = []
+
+def interrupt():
+    raise KeyboardInterrupt
+
+def started(text):
+    print(text, flush=True)
+    loop = asyncio.get_running_loop()
+    loop.call_later(0, interrupt)
+    loop.call_later(0.2, interrupt)
+
+async def main():
+    script = "trap '' TERM; echo $$; while :; do sleep 0.05; done"
+    kept.append(run_process(["sh", "-c", script], grace=60, on_output=started))
+    await kept[0]
+
+asyncio.run(main())
+"""
+
+
+def test_a_loop_that_is_interrupted_twice_leaves_no_process() -> None:
+    """A group that the loop could not end any more is killed when the interpreter ends."""
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True)
+    assert "KeyboardInterrupt" in ended.stderr
+    survived = is_running(int(ended.stdout))
+    if survived:
+        os.killpg(int(ended.stdout), signal.SIGKILL)
+    assert not survived
+
+
+def test_a_forked_child_kills_nothing_of_its_parent() -> None:
+    """A fork that ends by itself leaves the running processes of its parent alone."""
+    code = (
+        "import asyncio, atexit, os, sys\n"
+        "from dispatch.runtime.process import run_process\n"
+        "def fork(text):\n"
+        "    if not (pid := os.fork()):\n"
+        "        atexit._run_exitfuncs()\n"
+        "        os._exit(0)\n"
+        "    os.waitpid(pid, 0)\n"
+        "    open(sys.argv[1], 'w').close()\n"
+        "script = 'echo up; while [ ! -e $0 ]; do sleep 0.01; done; exit 7'\n"
+        "argv = ['sh', '-c', script, sys.argv[1]]\n"
+        "print(asyncio.run(run_process(argv, on_output=fork)).returncode)\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        argv = [sys.executable, "-c", code, f"{folder}/go"]
+        ended = subprocess.run(argv, capture_output=True, text=True)
+    assert "7" == ended.stdout.strip(), ended.stderr
+
+
+@pytest.mark.parametrize("script", ["exit 0", "kill -9 $$", "sleep 0.01 & exit 1"])
+async def test_a_group_that_ended_is_not_remembered(script: str) -> None:
+    """Nothing of a call is left in what the end of the interpreter would kill."""
+    await run_process(sh(script))
+    await cancelled_when(lambda: bool(_live), f"sleep {HELD_PIPE}")
+    assert set() == _live

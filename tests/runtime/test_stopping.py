@@ -411,6 +411,6 @@ def test_leaving_the_block_by_an_exception_stops_the_turn() -> None:
         return asyncio.get_running_loop().time()
 
     assert run_in_virtual_time(main()) == 0.0
-    assert ["[cancelled] stopped while running: the host failed while the turn was open"] == [
+    assert ["[cancelled] never started: the host failed while the turn was open"] == [
         result.content() for result in turns[0].snapshot()
     ]
