@@ -11,7 +11,7 @@ from asyncio import CancelledError
 from collections.abc import Callable, Mapping, Set
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, PydanticUserError, ValidationError, create_model
 from pydantic.errors import PydanticSchemaGenerationError
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import SchemaError, from_json
@@ -75,20 +75,22 @@ def from_signature(handler: Callable[..., Any], name: str) -> Arguments:
     context: str | None = None
     extras = False
     for parameter in _signature(handler, name).parameters.values():
-        if getattr(parameter.annotation, CONTEXT_MARK, False):
-            context = parameter.name
-        elif parameter.kind is parameter.VAR_KEYWORD:
-            extras = True
-        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
             raise DeclarationError(
                 f"tool {name!r}: parameter {parameter.name!r} cannot be passed by name;"
                 " a model's arguments are named"
             )
+        if parameter.kind is parameter.VAR_KEYWORD:
+            extras = True
+        elif getattr(parameter.annotation, CONTEXT_MARK, False):
+            if context is not None:
+                raise DeclarationError(f"tool {name!r}: one CallContext parameter is enough")
+            context = parameter.name
         else:
             field = f"argument_{len(fields)}"
             names[field] = parameter.name
             fields[field] = _field(parameter)
-    model = _model(name, fields, extras)
+    model = _model(name, fields, names, extras)
     check, check_json = model.__pydantic_validator__.validate_python, model.model_validate_json
 
     def named(instance: BaseModel) -> dict[str, Any]:
@@ -141,12 +143,17 @@ def _signature(handler: Callable[..., Any], name: str) -> inspect.Signature:
 
 def _field(parameter: inspect.Parameter) -> tuple[Any, Any]:
     annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
-    default = ... if parameter.default is parameter.empty else parameter.default
-    return annotation, Field(default, alias=parameter.name)
+    return annotation, ... if parameter.default is parameter.empty else parameter.default
 
 
-def _model(name: str, fields: dict[str, Any], extras: bool) -> type[BaseModel]:
-    config = ConfigDict(extra="allow" if extras else "forbid", arbitrary_types_allowed=False)
+def _model(
+    name: str, fields: dict[str, Any], names: Mapping[str, str], extras: bool
+) -> type[BaseModel]:
+    config = ConfigDict(
+        extra="allow" if extras else "forbid",
+        arbitrary_types_allowed=False,
+        alias_generator=lambda field: names[field],  # a parameter may have any name, `schema` too
+    )
     try:
         return create_model(f"{name} arguments", __config__=config, **fields)
     except (PydanticSchemaGenerationError, PydanticUserError) as error:

@@ -6,10 +6,11 @@ is refused when the tool is declared, since skipping it would let unchecked argu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from pydantic_core import CoreSchema, SchemaValidator, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError, SchemaValidator, core_schema
 
 from dispatch.errors import DeclarationError
 
@@ -29,6 +30,7 @@ NUMBER = {
     "exclusiveMaximum": "lt",
     "multipleOf": "multiple_of",
 }
+OBJECT = ("properties", "required", "additionalProperties")
 ARRAY = {"minItems": "min_length", "maxItems": "max_length"}
 
 
@@ -42,15 +44,9 @@ def compile_schema(schema: Schema, *, extras: bool) -> SchemaValidator:
             f"input_schema must describe an object, not {schema.get('type')!r};"
             ' write {"type": "object", "properties": {...}}'
         )
-    closed = (
-        dict(schema)
-        if extras or "additionalProperties" in schema
-        else {
-            **schema,
-            "additionalProperties": False,
-        }
-    )
-    return SchemaValidator(_Compiler(schema).whole({**closed, "type": "object"}))
+    elsewhere = {"$ref", "allOf", "anyOf", "oneOf", "additionalProperties"} & set(schema)
+    closed = {} if extras or elsewhere else {"additionalProperties": False}
+    return SchemaValidator(_Compiler(schema).whole({**schema, **closed, "type": "object"}))
 
 
 class _Compiler:
@@ -61,9 +57,7 @@ class _Compiler:
             "object": self._object,
             "array": self._array,
             "string": self._string,
-            "integer": lambda s, seen: core_schema.int_schema(
-                strict=True, **_taken(s, seen, NUMBER)
-            ),
+            "integer": lambda s, seen: _integer(_bounds(s, seen)),
             "number": self._number,
             "boolean": lambda s, seen: core_schema.bool_schema(strict=True),
             "null": lambda s, seen: core_schema.none_schema(),
@@ -80,15 +74,17 @@ class _Compiler:
             raise DeclarationError(f"input_schema: {schema!r} is no schema")
         seen = set(ANNOTATIONS)
         parts = [check for check in self._checks(schema, seen) if check is not None]
-        unknown = [keyword for keyword in schema if keyword not in seen]
+        seen.add("nullable")
+        unknown = [k for k in schema if k not in seen and not k.startswith("x-")]
         if unknown:
             raise DeclarationError(
                 f"input_schema uses {unknown[0]!r}, which is not checked here;"
                 " leave it out and check it in the tool"
             )
-        if not parts:
-            return core_schema.any_schema()
-        return parts[0] if len(parts) == 1 else core_schema.chain_schema(parts)
+        whole = core_schema.any_schema()
+        if parts:
+            whole = cast("Any", parts[0] if len(parts) == 1 else core_schema.chain_schema(parts))
+        return core_schema.nullable_schema(whole) if schema.get("nullable") is True else whole
 
     def _checks(self, schema: Schema, seen: set[str]) -> list[CoreSchema | None]:
         return [
@@ -100,7 +96,8 @@ class _Compiler:
 
     def _typed(self, schema: Schema, seen: set[str]) -> CoreSchema | None:
         seen.add("type")
-        names = schema.get("type", "object" if "properties" in schema else None)
+        implied = any(keyword in schema for keyword in OBJECT)
+        names = schema.get("type", "object" if implied else None)
         if names is None:
             return None
         names = [names] if isinstance(names, str) else names
@@ -112,8 +109,8 @@ class _Compiler:
     def _literal(self, schema: Schema, seen: set[str]) -> CoreSchema | None:
         seen.update(("enum", "const"))
         if "const" in schema:
-            return core_schema.literal_schema([schema["const"]])
-        return core_schema.literal_schema(list(schema["enum"])) if "enum" in schema else None
+            return _one_of([schema["const"]])
+        return _one_of(schema["enum"]) if "enum" in schema else None
 
     def _reference(self, schema: Schema, seen: set[str]) -> CoreSchema | None:
         seen.add("$ref")
@@ -127,10 +124,11 @@ class _Compiler:
         return core_schema.definition_reference_schema(target)
 
     def _looked_up(self, target: str) -> Schema:
-        found: Any = self.root
-        for part in target.removeprefix("#/").split("/"):
-            found = found.get(part) if isinstance(found, Mapping) else None
-        if not target.startswith("#/") or found is None:
+        found: Any = self.root if target == "#" or target.startswith("#/") else None
+        for part in target.split("/")[1:]:
+            name = part.replace("~1", "/").replace("~0", "~")
+            found = found.get(name) if isinstance(found, Mapping) else None
+        if found is None:
             raise DeclarationError(f"input_schema: $ref {target!r} names nothing in this schema")
         return found  # type: ignore[no-any-return]
 
@@ -162,24 +160,70 @@ class _Compiler:
 
     def _array(self, schema: Schema, seen: set[str]) -> CoreSchema:
         seen.add("items")
+        seen.add("uniqueItems")
         items = self.one(schema.get("items", True))
-        return core_schema.list_schema(items, strict=True, **_taken(schema, seen, ARRAY))
+        array = core_schema.list_schema(items, strict=True, **_taken(schema, seen, ARRAY))
+        if not schema.get("uniqueItems"):
+            return array
+        return core_schema.no_info_after_validator_function(_all_different, array)
 
     def _string(self, schema: Schema, seen: set[str]) -> CoreSchema:
         return core_schema.str_schema(strict=True, **_taken(schema, seen, STRING))
 
     def _number(self, schema: Schema, seen: set[str]) -> CoreSchema:
-        limits = _taken(schema, seen, NUMBER)
-        return core_schema.union_schema(
-            [
-                core_schema.int_schema(strict=True, **limits),
-                core_schema.float_schema(strict=True, **limits),
-            ]
-        )
+        bounds = _bounds(schema, seen)
+        fraction = core_schema.float_schema(strict=True, **bounds)
+        whole = bounds.get("multiple_of", 1) % 1 == 0  # else a float takes integers as well
+        return _union([_integer(bounds), fraction] if whole else [fraction])
 
 
 def _union(branches: Sequence[CoreSchema]) -> CoreSchema:
     return branches[0] if len(branches) == 1 else core_schema.union_schema([*branches])
+
+
+def _one_of(values: Sequence[Any]) -> CoreSchema:
+    """One of these, kept apart as JSON keeps them apart: `true` is not 1, nor is 1.0."""
+    kinds: dict[type, list[Any]] = {}
+    for value in values:
+        kinds.setdefault(type(value), []).append(value)
+    exact: dict[type, CoreSchema] = {
+        bool: core_schema.bool_schema(strict=True),
+        int: core_schema.int_schema(strict=True),
+        float: core_schema.float_schema(strict=True),
+    }
+    return _union(
+        [
+            core_schema.chain_schema(
+                [exact.get(kind, core_schema.any_schema()), core_schema.literal_schema(group)]
+            )
+            for kind, group in kinds.items()
+        ]
+    )
+
+
+def _integer(bounds: Mapping[str, float]) -> CoreSchema:
+    rounded = {"ge": math.ceil, "gt": math.floor, "le": math.floor, "lt": math.ceil}
+    if bounds.get("multiple_of", 1) % 1:
+        raise DeclarationError("input_schema: multipleOf of an integer must be a whole number")
+    whole = {name: rounded.get(name, int)(value) for name, value in bounds.items()}
+    return core_schema.int_schema(strict=True, **cast("Any", whole))
+
+
+def _bounds(schema: Schema, seen: set[str]) -> dict[str, Any]:
+    bounds = _taken(schema, seen, NUMBER)
+    for exclusive, inclusive in (("gt", "ge"), ("lt", "le")):
+        beside = bounds.get(exclusive)  # draft 4 says beside the bound that it is exclusive
+        if isinstance(beside, bool):
+            del bounds[exclusive]
+        if beside is True and inclusive in bounds:
+            bounds[exclusive] = bounds.pop(inclusive)
+    return bounds
+
+
+def _all_different(items: list[Any]) -> list[Any]:
+    if any(item in items[:at] for at, item in enumerate(items)):
+        raise PydanticCustomError("unique_items", "Items should all be different")
+    return items
 
 
 def _taken(schema: Schema, seen: set[str], names: Mapping[str, str]) -> dict[str, Any]:

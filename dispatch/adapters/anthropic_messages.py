@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from dispatch.tool import Tool
 
+OPENAI_TYPES = frozenset({"function", "function_call", "custom", "custom_tool_call", "output_text"})
+
 
 class AnthropicMessages:
     """Reads and answers messages of Anthropic's Messages API."""
@@ -42,7 +44,7 @@ class AnthropicMessages:
         found = [
             (field(block, "id"), text(block, "name", f"{where}[{i}]"), field(block, "input"))
             for i, block in enumerate(_blocks(message, where))
-            if text(block, "type", f"{where}[{i}]") == "tool_use"
+            if _kind(block, f"{where}[{i}]") == "tool_use"
         ]
         return named_calls(found)
 
@@ -83,6 +85,14 @@ def _blocks(message: object, where: str) -> Iterable[object]:
     if field(message, "tool_calls"):
         raise InputError("message.tool_calls is OpenAI's form: read this message with OpenAIChat")
     return () if isinstance(content, str) else items(content, where, "text or a list of blocks")
+
+
+def _kind(block: object, where: str) -> str:
+    """The block's type. Kinds that are not known are somebody's own, but never a call of ours."""
+    kind = text(block, "type", where)
+    if kind in OPENAI_TYPES:
+        raise InputError(f"{where}.type is {kind!r}, OpenAI's form, not a block of Anthropic's")
+    return kind
 
 
 def _block(result: ToolResult) -> ToolResultBlockParam:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
+
+from dispatch.cli.exits import BAD_INPUT, INTERRUPTED, code_after_output, complain
+from dispatch.cli.streams import standard_streams
 
 __all__ = ["main"]
 
@@ -11,7 +13,23 @@ NEEDED = frozenset({"typer", "rich", "click"})
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command and return its exit code (see `dispatch.cli.exits`)."""
+    """Run the command and return its exit code (see `dispatch.cli.exits`).
+
+    Without arguments it is the process's own command, and nothing is expected to run after it.
+    """
+    with standard_streams() as out:
+        try:
+            code = code_after_output(_run(arguments), out)
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+        if arguments is None:
+            from dispatch.cli.signals import end_with
+
+            end_with(code)
+    return code
+
+
+def _run(arguments: list[str] | None) -> int:
     try:
         for module in ("typer", "rich"):
             import_module(module)
@@ -19,11 +37,6 @@ def main(arguments: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in NEEDED:
             raise
-        print(
-            f"dispatch: the command needs {error.name}: pip install 'tool-dispatch[cli]'",
-            file=sys.stderr,
-        )
-        return 2
-    except KeyboardInterrupt:
-        return 130
+        complain(f"the command needs {error.name}: pip install 'tool-dispatch[cli]'")
+        return BAD_INPUT
     return run_app(arguments)

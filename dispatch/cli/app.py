@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import stat
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
-from dispatch.cli.exits import INTERRUPTED, guarded, write_out
+from dispatch.cli.exits import INTERRUPTED, NOT_SATISFIED, complain, guarded, write_out
 from dispatch.cli.toolsource import DEFAULT, load_tools
 from dispatch.cli.turnfile import read_turn, shown_name
 from dispatch.core.schedules import Schedule
@@ -36,7 +39,7 @@ def _root(
 ) -> None:
     """Run the tool calls of one model turn side by side where that is safe."""
     if shows_version:
-        write_out([f"dispatch {_version()}"])
+        write_out([f"dispatch {_version()}"], sys.stdout)
         raise typer.Exit
 
 
@@ -53,7 +56,7 @@ def plan(
 ) -> None:
     """Show what would run at once and what would wait for what, and run nothing."""
 
-    def command() -> int:
+    def command(out: TextIO) -> int:
         from dispatch.cli.planning import show_plan
 
         forms = {"json": as_json, "mermaid": as_mermaid, "dot": as_dot}
@@ -62,7 +65,8 @@ def plan(
             raise InputError(f"choose one of --{' and --'.join(chosen)}")
         folder = _folder(root)
         calls = read_turn(file, turn)
-        return show_plan(calls, load_tools(tools, folder), folder, schedule, *chosen)
+        form = chosen[0] if chosen else "text"
+        return show_plan(calls, load_tools(tools, folder), folder, schedule, form, out)
 
     raise typer.Exit(guarded(command))
 
@@ -88,7 +92,7 @@ def run(
     Exit code: 0 satisfied, 1 not satisfied, 2 bad input, 130 interrupted.
     """
 
-    def command() -> int:
+    def command(out: TextIO) -> int:
         from dispatch.cli.running import RunOptions, run_turn
 
         if timeout is not None and not timeout > 0:
@@ -102,7 +106,7 @@ def run(
             as_json=as_json,
             require_ok=require_ok,
         )
-        return run_turn(read_turn(file, turn), load_tools(tools, folder), options)
+        return run_turn(read_turn(file, turn), load_tools(tools, folder), options, out)
 
     raise typer.Exit(guarded(command))
 
@@ -115,10 +119,10 @@ def demo(
 ) -> None:
     """Play a recorded agent loop on a small project, side by side and one by one."""
 
-    def command() -> int:
+    def command(out: TextIO) -> int:
         from dispatch.cli.demo import play
 
-        return play(keep=keep, schedule=schedule, max_concurrent=max_concurrent)
+        return play(out, keep=keep, schedule=schedule, max_concurrent=max_concurrent)
 
     raise typer.Exit(guarded(command))
 
@@ -128,18 +132,46 @@ def run_app(arguments: list[str] | None = None) -> int:
     try:
         app(arguments, prog_name="dispatch")
     except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else 0
+        return _exit_code(ended)
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0
 
 
+def _exit_code(ended: SystemExit) -> int:
+    """What the interpreter would make of it: a tool may have raised it."""
+    if ended.code is None or isinstance(ended.code, int):
+        return ended.code or 0
+    complain(str(ended.code))
+    return NOT_SATISFIED
+
+
 def _folder(name: str) -> Path:
-    path = Path(name)
-    if not path.is_dir():
-        what = "is not a folder" if path.exists() else "no such folder"
-        raise InputError(f"--root: {shown_name(name)}: {what}")
-    return path.resolve()
+    """The folder with its whole path. Raises `InputError`."""
+    if not name:
+        raise InputError("--root: '' is no folder; write . for the current one")
+    shown = shown_name(name)
+    try:
+        path = Path(name).resolve(strict=True)
+        is_folder = stat.S_ISDIR(path.stat().st_mode)
+    except OSError as error:
+        raise InputError(f"--root: {shown}: {_why_no_folder(error)}") from None
+    except (ValueError, RuntimeError):  # a null character, a ring of links
+        raise InputError(f"--root: {shown}: no such folder") from None
+    if not is_folder:
+        raise InputError(f"--root: {shown}: is not a folder")
+    return path
+
+
+def _why_no_folder(error: OSError) -> str:
+    reasons = {
+        errno.ENOENT: "no such folder",
+        errno.ENOTDIR: "no such folder",
+        errno.ELOOP: "no such folder",
+        errno.EACCES: "may not be entered (permission denied)",
+    }
+    known = reasons.get(error.errno or 0)
+    return known or f"cannot be used ({error.strerror or error})"
 
 
 def _version() -> str:

@@ -16,14 +16,14 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from dispatch import Dispatcher, TurnResult
 from dispatch.call import ToolCall
 from dispatch.cli.demo_report import Report
 from dispatch.cli.exits import NOT_SATISFIED, SATISFIED
 from dispatch.cli.progress import TurnProgress, turn_progress
-from dispatch.cli.running import interruptible
+from dispatch.cli.signals import Interrupts
 from dispatch.cli.toolsource import load_tools
 from dispatch.cli.turnfile import calls_of, read_messages
 from dispatch.core.schedules import Schedule
@@ -48,15 +48,17 @@ class Played:
     seconds: float
 
 
-def play(*, keep: bool, schedule: Schedule, max_concurrent: int | None) -> int:
-    """Play the demo and return the exit code."""
+def play(out: TextIO, *, keep: bool, schedule: Schedule, max_concurrent: int | None) -> int:
+    """Play the demo, tell of it on `out`, and return the exit code."""
     source = _demo_folder()
     turns = [_recorded(message) for message in read_messages(source / "turns.json")]
-    report = Report(schedule, sum(bool(turn.calls) for turn in turns))
-    with _workspace(keep=keep) as folder, _this_interpreter_first():
-        done = interruptible(_play(source, turns, folder, report, schedule, max_concurrent))
+    report = Report(schedule, sum(bool(turn.calls) for turn in turns), out)
+    with Interrupts() as interrupts, _workspace(keep=keep) as folder, _this_interpreter_first():
+        done = interrupts.run(_play(source, turns, folder, report, schedule, max_concurrent))
         if keep:
             report.kept(folder)
+    if interrupts.seen:
+        raise KeyboardInterrupt
     return SATISFIED if done else NOT_SATISFIED
 
 

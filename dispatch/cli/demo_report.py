@@ -8,6 +8,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -15,7 +16,7 @@ from rich.text import Text
 
 from dispatch import Plan, TurnResult
 from dispatch.call import ToolCall, ToolResult
-from dispatch.cli.wording import cut, one_line, shown_call
+from dispatch.cli.wording import count, cut, one_line, shown_call, visible
 from dispatch.core.schedules import Schedule
 
 WIDTH = 100
@@ -24,18 +25,20 @@ STYLES = {"ok": "green", "error": "yellow", "skipped": "yellow"}
 
 
 class Report:
-    """Prints the demo's progress to stdout."""
+    """Prints the demo's progress to `out`."""
 
-    def __init__(self, schedule: Schedule, turns: int) -> None:
+    def __init__(self, schedule: Schedule, turns: int, out: TextIO) -> None:
         self._schedule = schedule
         self._turns = turns
-        self._console = Console(highlight=False, soft_wrap=True)
+        self._console = Console(file=out, highlight=False, soft_wrap=True)
         self._width = min(WIDTH, self._console.width) if self._console.is_terminal else WIDTH
 
     def begins(self, folder: Path) -> None:
         """Say what is going to be played, and where."""
         self._say("A recorded agent repairs a small Markdown library, in real files.", "bold")
-        self._say(f"{self._turns} turns, schedule {self._schedule}, in {folder}", "dim")
+        self._say_whole(
+            f"{count(self._turns, 'turn')}, schedule {self._schedule}, in {folder}", "dim"
+        )
 
     def turn_begins(self, number: int, said: str, calls: Sequence[ToolCall], plan: Plan) -> None:
         """Show what the model said, and the plan of its calls in a few lines."""
@@ -45,8 +48,8 @@ class Report:
             return
         self._say(f"Turn {number} of {self._turns}  {said}", "bold")
         groups = " → ".join(_ranges(group) for group in plan.groups)
-        counts = f"{_count(calls, 'call')}, {_count(plan.clusters, 'cluster')}"
-        self._say(f"plan: {counts}, {_count(plan.groups, 'group')}: {groups}", "cyan")
+        counts = f"{count(len(calls), 'call')}, {count(len(plan.clusters), 'cluster')}"
+        self._say(f"plan: {counts}, {count(len(plan.groups), 'group')}: {groups}", "cyan")
         if plan.undeclared:
             self._say(f"alone, because undeclared: {', '.join(plan.undeclared)}", "cyan")
 
@@ -67,7 +70,7 @@ class Report:
         """Say that the same turns are now run one call at a time."""
         self._say("")
         self._say("The same turns again, one call at a time, on a fresh copy.", "bold")
-        self._say(f"schedule serial, in {folder}", "dim")
+        self._say_whole(f"schedule serial, in {folder}", "dim")
 
     def times(self, together: Sequence[float], one_by_one: Sequence[float]) -> None:
         """Both times of each turn and of all, side by side."""
@@ -99,7 +102,7 @@ class Report:
         if different:
             self._say(f"FAILED: the folders differ in {', '.join(different)}", "bold red")
         else:
-            self._say(f"ok: both folders end with the same {len(names)} files", "green")
+            self._say(f"ok: both folders end with the same {count(len(names), 'file')}", "green")
         return not different
 
     def tests(self, returncode: int, output: str) -> bool:
@@ -115,7 +118,7 @@ class Report:
 
     def kept(self, folder: Path) -> None:
         """Say where the folders are."""
-        self._say(f"kept: {folder}")
+        self._say_whole(f"kept: {folder}")
 
     def _result(self, result: ToolResult) -> None:
         status = str(result.status)
@@ -131,6 +134,10 @@ class Report:
             told = result.failure.message.strip().partition("\n")[0]
             self._say(one_line(told[:400]), "yellow", indent=13, lines=2)
 
+    def _say_whole(self, text: str, style: str = "") -> None:
+        """Print `text` on one line however long it is: it ends in a path that people copy."""
+        self._console.print(Text(visible(text), style), soft_wrap=True)
+
     def _say(self, text: str, style: str = "", *, indent: int = 0, lines: int = 0) -> None:
         """Print `text` wrapped at the width, at most `lines` lines of it if that is not 0."""
         wrapped = [
@@ -143,6 +150,7 @@ class Report:
                 subsequent_indent=" " * indent or "      ",
                 max_lines=lines or None,
                 placeholder=" …",
+                break_on_hyphens=False,
             )
             or [""]
         ]
@@ -152,16 +160,12 @@ class Report:
 
 def _first_line(result: ToolResult) -> str:
     lines = result.content().strip().splitlines()
-    more = f" (+{len(lines) - 1} lines)" if len(lines) > 1 else ""
+    more = f" (+{count(len(lines) - 1, 'line')})" if len(lines) > 1 else ""
     return one_line(lines[0] if lines else "") + more
 
 
 def _ran(result: ToolResult) -> float:
     return 0.0 if result.started_at is None else result.finished_at - result.started_at
-
-
-def _count(items: Sequence[object], noun: str) -> str:
-    return f"{len(items)} {noun}" + ("" if len(items) == 1 else "s")
 
 
 def _compared(fast: float, slow: float) -> tuple[str, str, str]:

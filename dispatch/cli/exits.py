@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and output that a closed pipe does not turn into noise.
+"""How a command ends: its exit code, and one line on stderr for whatever went wrong.
 
 Owns the exit codes. Invariant: whatever a user can cause ends in one line on stderr, never in a
 traceback.
@@ -6,10 +6,13 @@ traceback.
 
 from __future__ import annotations
 
-import os
+import contextlib
 import sys
 from collections.abc import Callable, Iterable
+from typing import TextIO
 
+from dispatch.cli.streams import UnbreakableStream
+from dispatch.cli.wording import one_line
 from dispatch.errors import DeclarationError, InputError
 
 SATISFIED = 0
@@ -18,22 +21,21 @@ BAD_INPUT = 2
 INTERRUPTED = 130
 
 
-class OutputError(Exception):
-    """Stdout cannot be written, for another reason than a reader who left."""
+def guarded(command: Callable[[TextIO], int]) -> int:
+    """Run `command` and return its exit code, with what may go wrong said in one line.
 
-
-def guarded(command: Callable[[], int]) -> int:
-    """Run `command` and return its exit code, with what may go wrong said in one line."""
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None and hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # whatever a model wrote can be shown
+    It is given the stream for its results. What else is printed, by tools above all, goes to
+    stderr from the very start.
+    """
+    out = sys.stdout
     try:
-        return command()
+        with contextlib.redirect_stdout(sys.stderr):
+            return command(out)
     except (InputError, DeclarationError) as error:
         complain(str(error))
         return BAD_INPUT
-    except OutputError as error:
-        complain(f"cannot write the output: {error}")
+    except OSError as error:  # a full disk, no place for temporary files, no descriptors left
+        complain(str(error))
         return NOT_SATISFIED
     except KeyboardInterrupt:
         complain("interrupted")
@@ -42,30 +44,21 @@ def guarded(command: Callable[[], int]) -> int:
 
 def complain(text: str) -> None:
     """Say `text` on stderr, on one line."""
-    try:
-        print(f"dispatch: {' '.join(text.split())}", file=sys.stderr, flush=True)
-    except OSError:
-        _discard(sys.stderr)
+    print(f"dispatch: {one_line(text)}", file=sys.stderr, flush=True)
 
 
-def write_out(lines: Iterable[str]) -> None:
-    """Print the lines on stdout; a reader who has left (`| head`) ends the output silently."""
-    try:
-        for line in lines:
-            print(line)
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except BrokenPipeError:
-        _discard(sys.stdout)
-    except OSError as error:
-        _discard(sys.stdout)
-        raise OutputError(error.strerror or str(error)) from None
+def write_out(lines: Iterable[str], out: TextIO) -> None:
+    """Print the lines on the stream for results."""
+    for line in lines:
+        print(line, file=out)
+    out.flush()
 
 
-def _discard(stream: object) -> None:
-    """Send what is still buffered nowhere, or the interpreter complains when it shuts down."""
-    fileno = getattr(stream, "fileno", None)
-    if fileno is not None:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, fileno())
-        os.close(nowhere)
+def code_after_output(code: int, out: UnbreakableStream) -> int:
+    """The exit code once all was written; a reader who has left (`| head`) is no failure."""
+    out.flush()
+    failure = out.failure
+    if failure is None or isinstance(failure, BrokenPipeError):
+        return code
+    complain(f"cannot write the output: {getattr(failure, 'strerror', None) or failure}")
+    return code or NOT_SATISFIED

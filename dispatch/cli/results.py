@@ -8,7 +8,7 @@ from typing import Any
 
 from dispatch import TurnResult
 from dispatch.call import Failure, ToolResult
-from dispatch.cli.wording import shown_call, stdout_takes_all_text, visible
+from dispatch.cli.wording import count, shown_call, visible
 
 
 def text_lines(turn: TurnResult) -> Iterator[str]:
@@ -39,15 +39,17 @@ def json_text(turn: TurnResult, *, interrupted: bool) -> str:
             "calls": [_times(result, began) for result in turn.results],
         },
     }
-    return json.dumps(document, indent=2, ensure_ascii=not stdout_takes_all_text(), default=str)
+    return json.dumps(document, indent=2, ensure_ascii=True, default=str)
 
 
 def summary(turn: TurnResult) -> str:
     """One line on the turn: how many calls ended how, in what time."""
     stats = turn.stats
-    statuses = ", ".join(f"{count} {status}" for status, count in stats.statuses.items() if count)
+    statuses = ", ".join(
+        f"{number} {status}" for status, number in stats.statuses.items() if number
+    )
     return (
-        f"{stats.calls} calls ({statuses or 'none'}) in {stats.makespan:.2f} s,"
+        f"{count(stats.calls, 'call')} ({statuses or 'none'}) in {stats.makespan:.2f} s,"
         f" parallelism {stats.parallelism_factor:.2f},"
         f" {stats.conflicting} conflicting, {stats.conflict_serialized} waited for one"
     )

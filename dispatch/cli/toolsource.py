@@ -6,6 +6,7 @@ these. The module is one that can be imported from the current folder, or a path
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import sys
@@ -30,7 +31,7 @@ def load_tools(spec: str, root: Path) -> Toolbox:
     if callable(found) and not isinstance(found, Tool):
         try:
             found = found(root)
-        except Exception as error:  # the function is foreign code
+        except (Exception, SystemExit) as error:  # the function is foreign code
             raise InputError(f"--tools {spec}: {attribute}(root) failed: {_told(error)}") from error
     return _toolbox(found, spec)
 
@@ -39,11 +40,18 @@ def _module(name: str) -> ModuleType:
     try:
         if name.endswith(".py"):
             return _module_in_file(Path(name))
-        if "" not in sys.path and str(Path.cwd()) not in sys.path:
-            sys.path.insert(0, str(Path.cwd()))  # as `python -m` does; a console script does not
+        _search_current_folder()
         return importlib.import_module(name)
-    except Exception as error:  # importing runs foreign code
+    except (Exception, SystemExit) as error:  # importing runs foreign code
         raise InputError(f"--tools: cannot import {name!r}: {_told(error)}") from error
+
+
+def _search_current_folder() -> None:
+    """Find modules as `python -m` does; a console script does not by itself."""
+    with contextlib.suppress(FileNotFoundError):  # the current folder was deleted
+        here = str(Path.cwd())
+        if "" not in sys.path and here not in sys.path:
+            sys.path.insert(0, here)
 
 
 def _module_in_file(path: Path) -> ModuleType:
@@ -82,5 +90,5 @@ def _toolbox(found: object, spec: str) -> Toolbox:
     return Toolbox(tools)
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {safe_str(error)[:300]}"

@@ -17,11 +17,16 @@ from typing import Any, BinaryIO, NoReturn
 
 from dispatch.adapters import AnthropicMessages, OpenAIChat
 from dispatch.call import ToolCall
+from dispatch.cli.wording import count
 from dispatch.errors import InputError
 from dispatch.render import preview
 
 LARGEST = 64 * 1024 * 1024
 CALL_FIELDS = ("id", "name", "arguments")
+RESPONSES_TYPES = frozenset(
+    {"function_call", "function_call_output", "reasoning", "item_reference"}
+)
+CONTENT_TYPES = frozenset({"text", "image", "document", "search_result", "container_upload"})
 FORMS = "a list of calls, or an assistant message of the Anthropic or the OpenAI API"
 
 
@@ -88,15 +93,44 @@ def calls_of(data: Any) -> list[ToolCall]:
 
 
 def _reader_of_list(data: list[Any]) -> Callable[[Any], list[ToolCall]]:
+    _refuse_responses_items(data)
     first = data[0] if data else None
     if isinstance(first, dict) and "type" in first and "name" not in first and "function" in first:
         return lambda calls: OpenAIChat().calls({"role": "assistant", "tool_calls": calls})
     if isinstance(first, dict) and "type" in first:
+        _refuse_unknown_items(data)
         return AnthropicMessages().calls
     return _plain_calls
 
 
+def _refuse_responses_items(data: Sequence[Any]) -> None:
+    for item in data:
+        kind = item.get("type") if isinstance(item, dict) else None
+        if isinstance(kind, str) and (kind in RESPONSES_TYPES or kind.endswith("_call")):
+            raise InputError(
+                f"holds items of OpenAI's Responses API (type {preview(kind, 40)}),"
+                " which is not read yet"
+            )
+
+
+def _refuse_unknown_items(data: Sequence[Any]) -> None:
+    """Unless something shows that these are content blocks, refuse rather than find no calls."""
+    kinds = [item.get("type") if isinstance(item, dict) else None for item in data]
+    if "tool_use" in kinds:
+        return  # the provider may have kinds of blocks that are not known here
+    for position, kind in enumerate(kinds, 1):
+        if isinstance(kind, str) and not _is_content(kind):
+            raise InputError(
+                f"item {position}: type {preview(kind, 40)} is neither a call nor a content block"
+            )
+
+
+def _is_content(kind: str) -> bool:
+    return kind in CONTENT_TYPES or kind.endswith(("thinking", "tool_use", "tool_result"))
+
+
 def _reader_of_object(data: dict[str, Any]) -> Callable[[Any], list[ToolCall]]:
+    _refuse_responses_items([data])
     if data.get("type") == "error" or "error" in data:
         raise InputError("holds an error of the API, not an assistant message")
     if "output" in data and "content" not in data:
@@ -147,12 +181,14 @@ def _meant(item: Mapping[str, Any]) -> str:
 
 
 def _chosen(data: Any, number: int | None) -> Any:
+    if isinstance(data, list):
+        _refuse_responses_items(data)
     if isinstance(data, list) and _are_messages(data):
         if number is None and len(data) > 1:
-            raise InputError(f"records {len(data)} messages; choose one with --turn N")
+            raise InputError(f"records {count(len(data), 'message')}; choose one with --turn N")
         index = 1 if number is None else number
         if not 1 <= index <= len(data):
-            raise InputError(f"records {len(data)} messages; there is no turn {index}")
+            raise InputError(f"records {count(len(data), 'message')}; there is no turn {index}")
         return data[index - 1]
     if number not in (None, 1):
         raise InputError(f"holds one turn; there is no turn {number}")

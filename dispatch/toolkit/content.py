@@ -21,7 +21,7 @@ from dispatch.toolkit.paths import Folder
 SNIFFED = 8192
 """Bytes at the start of a file in which a null byte makes it binary."""
 
-READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a named pipe must not block the open
+READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
@@ -45,8 +45,12 @@ def opened(folder: Folder, path: str) -> Iterator[BinaryIO]:
 def open_in(directory: int, name: str) -> BinaryIO | None:
     """Open the regular file `name` of an open directory; None if it is of another kind.
 
-    Raises `OSError`, also if `name` is a link.
+    Raises `OSError`, also if `name` is a link. Never blocks, and opens no pipe or device: that
+    alone can wake who writes to a pipe, or change a device.
     """
+    found = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+    if not stat.S_ISREG(found) and not stat.S_ISLNK(found):
+        return None
     descriptor = os.open(name, READ_FLAGS, dir_fd=directory)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return os.fdopen(descriptor, "rb")
@@ -64,10 +68,12 @@ def replace(
 ) -> bool:
     """Give a file new content in one step; return whether it was created.
 
-    Missing folders are made. An existing file keeps its mode, but hard links to it keep the old
-    content. `check` is called right before the step and may raise to stop it. With `seen`, the
-    state the new content was made from, a file that has changed since is left alone. Raises
-    `ToolError`.
+    Missing folders are made. An existing file keeps its owner and group, where this process may
+    give them, and who may read, write and run it; set-user-id, set-group-id and sticky bits are
+    dropped. Hard links to it keep the old content.
+
+    `check` is called right before the step and may raise to stop it. With `seen`, the state the
+    new content was made from, a file that has changed since is left alone. Raises `ToolError`.
     """
     real = folder.resolve(path)
     if os.path.isdir(real):  # noqa: PTH112 - never raises, unlike pathlib's
@@ -76,26 +82,26 @@ def replace(
         _refusals("write", path),
         folder.directory(real.parent, make=True) as directory,
     ):
-        mode = _mode(directory, real.name, path)
-        with _temporary(directory, data, mode) as temporary:
+        old = _replaceable(directory, real.name, path)
+        with _temporary(directory, data, old) as temporary:
             check()
             if seen is not None:
                 _check_unchanged(directory, real.name, path, seen)
             os.replace(temporary, real.name, src_dir_fd=directory, dst_dir_fd=directory)
-    return mode is None
+    return old is None
 
 
 @contextlib.contextmanager
-def _temporary(directory: int, data: bytes, mode: int | None) -> Iterator[str]:
+def _temporary(directory: int, data: bytes, old: os.stat_result | None) -> Iterator[str]:
     name = f".dispatch-{secrets.token_hex(8)}.tmp"
     # A new file's mode is what the umask leaves; an old one's is set before anybody can open it.
-    descriptor = os.open(name, WRITE_FLAGS, 0o666 if mode is None else 0o600, dir_fd=directory)
+    descriptor = os.open(name, WRITE_FLAGS, 0o666 if old is None else 0o600, dir_fd=directory)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
-            if mode is not None:
-                os.fchmod(file.fileno(), mode)
+            if old is not None:
+                os.fchmod(file.fileno(), _give(file.fileno(), old))
             os.fsync(file.fileno())
         yield name
     except BaseException:
@@ -103,7 +109,18 @@ def _temporary(directory: int, data: bytes, mode: int | None) -> Iterator[str]:
         raise
 
 
-def _mode(directory: int, name: str, path: str) -> int | None:
+def _give(descriptor: int, old: os.stat_result) -> int:
+    """Give a new file the old one's owner and group if that is permitted; return its mode."""
+    mode = old.st_mode & 0o777
+    with contextlib.suppress(OSError):
+        os.fchown(descriptor, -1, old.st_gid)
+        os.fchown(descriptor, old.st_uid, -1)
+    if os.fstat(descriptor).st_gid != old.st_gid:
+        mode &= ~0o070 | (mode & 0o007) << 3  # another group gets no more than everybody has
+    return mode
+
+
+def _replaceable(directory: int, name: str, path: str) -> os.stat_result | None:
     try:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -112,7 +129,7 @@ def _mode(directory: int, name: str, path: str) -> int | None:
         raise ToolError(f"{preview(path)} is not a regular file")
     if not found.st_mode & 0o222:
         raise ToolError(f"{preview(path)} is read-only; change its mode first if that is meant")
-    return stat.S_IMODE(found.st_mode)
+    return found
 
 
 def _check_unchanged(directory: int, name: str, path: str, seen: os.stat_result) -> None:

@@ -13,7 +13,8 @@ from dispatch.errors import ToolError
 from dispatch.render import preview
 
 COUNTED = 100
-COMPARED_LINES = 2000
+COMPARED_LINES = 200
+COMPARED_CHARACTERS = 80
 
 
 def edited(text: str, old: str, new: str, path: str) -> tuple[str, int]:
@@ -30,7 +31,7 @@ def edited(text: str, old: str, new: str, path: str) -> tuple[str, int]:
     places = _places(text, old)
     if not places:
         raise ToolError(f"old does not occur in {preview(path)}{_hint(text, old)}")
-    lines = [text.count("\n", 0, place) + 1 for place in places]
+    lines = [text.count("\n", 0, place) + 1 for place in places[:6]]
     if len(places) > 1:
         count = f"more than {COUNTED}" if len(places) > COUNTED else str(len(places))
         shown = ", ".join(map(str, lines[:5])) + (", …" if len(lines) > len(lines[:5]) else "")
@@ -67,14 +68,24 @@ def _places(text: str, old: str) -> list[int]:
 
 def _hint(text: str, old: str) -> str:
     wanted = next((line.strip() for line in old.splitlines() if line.strip()), "")
-    lines = text.split("\n") if wanted else []
-    for number, line in enumerate(lines, 1):
-        if line.strip() == wanted:
-            return (
-                f"; line {number} begins like it, so spaces or later lines differ: {preview(line)}"
-            )
-    stripped = [line.strip()[:200] for line in lines[:COMPARED_LINES]]
-    for close in difflib.get_close_matches(wanted[:200], stripped, n=1, cutoff=0.75):
+    if wanted and (place := _line_like(text, wanted)) is not None:
+        number = text.count("\n", 0, place) + 1
+        line = text[place:].partition("\n")[0]
+        return f"; line {number} begins like it, so spaces or later lines differ: {preview(line)}"
+    # Comparing takes the product of the lengths, so only the first lines are, and not all of them.
+    lines = text.split("\n", COMPARED_LINES)[:COMPARED_LINES] if wanted else []
+    stripped = [line.strip()[:COMPARED_CHARACTERS] for line in lines]
+    for close in difflib.get_close_matches(wanted[:COMPARED_CHARACTERS], stripped, 1, 0.75):
         number = stripped.index(close) + 1
         return f"; the closest line is {number}: {preview(lines[number - 1])}"
     return "; read the file again and copy the text exactly"
+
+
+def _line_like(text: str, wanted: str) -> int | None:
+    """Find where a line begins that is `wanted` but for spaces around it."""
+    for place in _places(text, wanted):
+        start = text.rfind("\n", 0, place) + 1
+        end = text.find("\n", place)
+        if text[start : end if end >= 0 else None].strip() == wanted:
+            return start
+    return None

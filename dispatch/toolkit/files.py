@@ -26,6 +26,9 @@ READ_LIMIT = 256 * 1024
 EDIT_LIMIT = 16 * 1024 * 1024
 """Bytes of a file that `edit_file` takes."""
 
+CHECKED = 1024 * 1024
+"""Bytes that are read before the token is looked at again."""
+
 
 def file_tools(root: str | os.PathLike[str] | Folder) -> list[Tool]:
     """Return `read_file`, `write_file` and `edit_file` over one folder that they cannot leave."""
@@ -54,7 +57,9 @@ def file_tools(root: str | os.PathLike[str] | Folder) -> list[Tool]:
         """Replace one passage of a text file. `old` must be exact and occur exactly once."""
         with opened(folder, path) as file:
             seen = os.fstat(file.fileno())
-            text = _decoded(file.read(EDIT_LIMIT + 1), path)
+            if seen.st_size > EDIT_LIMIT:
+                raise ToolError(f"{preview(path)} is above {EDIT_LIMIT:,} bytes, too large to edit")
+            text = _decoded(file.read(EDIT_LIMIT), path)
         text, line = edited(text, old, new, path)
         replace(folder, path, _encoded(text, "new"), check=ctx.token.check, seen=seen)
         return f"edited {path} at line {line}"
@@ -84,8 +89,13 @@ def _lines(
     """Return the lines as they are, or as many as the limit allows with a note on how to go on."""
     kept = bytearray()
     line = 1
+    unchecked = 0
     # A piece is a line, or a part of one that is longer than the limit: memory stays bounded.
     for piece in iter(lambda: file.readline(READ_LIMIT), b""):
+        unchecked += len(piece)
+        if unchecked > CHECKED:
+            check()
+            unchecked = 0
         if line >= first:
             if len(kept) + len(piece) > READ_LIMIT:
                 return _cut(bytes(kept), line)
@@ -93,8 +103,6 @@ def _lines(
         line += piece.endswith(b"\n")
         if last is not None and line > last:
             break
-        if not line % 10_000:
-            check()
     if not kept and first > 1:
         raise ToolError(f"{preview(path)} ends before line {first}; leave start out to see it")
     return _shown(bytes(kept))
@@ -116,8 +124,6 @@ def _shown(data: bytes) -> str:
 
 
 def _decoded(data: bytes, path: str) -> str:
-    if len(data) > EDIT_LIMIT:
-        raise ToolError(f"{preview(path)} is above {EDIT_LIMIT:,} bytes, too large to edit")
     try:
         return data.decode()
     except UnicodeDecodeError as error:

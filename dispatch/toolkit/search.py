@@ -1,38 +1,31 @@
 """`grep`: lines of text files below a folder that match a regular expression.
 
-Owns the walk and the bounds on what is shown. The expressions are those of Rust's `regex`, which
-pydantic brings along: they match in linear time, so no pattern, however it is nested, can hold
-the interpreter's lock for long; look-around and back-references do not exist there. Invariants:
-the order of the matches is the order of the paths' parts, then of the lines; links are not
-followed, so nothing outside the folder is read.
+Owns how a file is cut for matching and the bounds on what is shown. Invariants: the order of the
+matches is the order of the paths' parts, then of the lines; no match looks at more than
+`TEXT_LIMIT` bytes, and the token is looked at before each; links are not followed, so nothing
+outside the folder is read; whatever was not searched is said.
 """
 
 from __future__ import annotations
 
+import codecs
 import os
-import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import BinaryIO
-
-from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from dispatch.claims import read
 from dispatch.errors import ToolError
 from dispatch.render import preview
 from dispatch.runtime.context import CallContext
 from dispatch.tool import Tool, tool
-from dispatch.toolkit.content import SNIFFED, open_in
-from dispatch.toolkit.paths import DIRECTORY, Folder
+from dispatch.toolkit.content import SNIFFED
+from dispatch.toolkit.paths import Folder
+from dispatch.toolkit.patterns import TEXT_LIMIT, glob_pattern, line_patterns
+from dispatch.toolkit.walk import Walk
 
 MATCH_LIMIT = 200
 LINE_LIMIT = 300
 FILE_LIMIT = 8 * 1024 * 1024
-SKIPPED_FOLDERS = frozenset({".git"})
-
-Matches = Callable[[str], bool]
-GLOB_TOKEN = re.compile(r"\*\*/|\*\*|\[[!^]?\]?[^\]]*\]|.", re.DOTALL)
-GLOB_PARTS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 def grep_tool(root: str | os.PathLike[str] | Folder) -> Tool:
@@ -56,16 +49,15 @@ def grep_tool(root: str | os.PathLike[str] | Folder) -> Tool:
         their path below `path` (`src/**/*.{ts,tsx}`). Look-around and back-references are not
         supported. Binary files, links and `.git` are skipped.
         """
-        search = _Search(pattern, glob, ignore_case)
-        real = folder.resolve(path)
+        search = _Search(pattern, glob, ignore_case, ctx.token.check)
+        walk = Walk(folder, folder.resolve(path), search.picks, ctx.token.check)
         try:
-            for shown, file in _files(folder, real, search.picks):
-                ctx.token.check()
+            for shown, file in walk.files():
                 if search.is_full(shown, file):
                     break
         except OSError as error:
             raise ToolError(f"cannot search {preview(path)}: {error.strerror}") from error
-        return search.report(path)
+        return "\n".join(search.report(path) + walk.notes())
 
     return grep
 
@@ -73,19 +65,17 @@ def grep_tool(root: str | os.PathLike[str] | Folder) -> Tool:
 class _Search:
     """What is looked for, and what was found so far."""
 
-    def __init__(self, pattern: str, glob: str | None, ignore_case: bool) -> None:
-        flags = "i" if ignore_case else ""
+    def __init__(
+        self, pattern: str, glob: str | None, ignore_case: bool, check: Callable[[], object]
+    ) -> None:
         self._pattern = pattern
-        self._matches = _compiled(pattern, flags, "pattern")
-        # One match over a whole text rules out most files at once. Not so where the pattern can
-        # tell a line from a text.
-        plain = not any(mark in pattern for mark in ("(?", r"\A", r"\z"))
-        self._may_match = _compiled(pattern, flags + "m", "pattern") if plain else lambda _: True
+        self._matches, self._may_match = line_patterns(pattern, ignore_case)
         self._by_path = glob is not None and "/" in glob
-        self._glob = None if glob is None else _compiled(_from_glob(glob), "s", "glob")
+        self._glob = None if glob is None else glob_pattern(glob)
+        self._check = check
         self._found: list[str] = []
-        self._notes: list[str] = []
-        self._large = 0
+        self._is_full = False
+        self._large = self._long = 0
 
     def picks(self, below: str) -> bool:
         """Tell whether the glob takes the file at this path below the searched one."""
@@ -94,120 +84,83 @@ class _Search:
 
     def is_full(self, shown: str, file: BinaryIO) -> bool:
         """Take the matches of one file; return whether no more can be shown."""
-        text = self._text(file)
-        if text is None or not self._may_match(text):
-            return False
-        for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
-            if text and self._matches(line):
-                if len(self._found) == MATCH_LIMIT:
-                    self._notes.append(f"[more than {MATCH_LIMIT} matches; narrow the search]")
-                    return True
-                self._found.append(f"{shown}:{number}:{_cut(line)}")
+        first = 1
+        for text, size in _pieces(self._data(file)):
+            self._check()
+            lines = text.removesuffix("\n").split("\n")
+            self._long += size > 0
+            if self._may_match(text):
+                self._take(shown, first, lines, size)
+            if self._is_full:
+                return True
+            first += len(lines)
         return False
 
-    def report(self, path: str) -> str:
-        """Return all that was found, for the model."""
+    def report(self, path: str) -> list[str]:
+        """Return all that was found, for the model, and what was not looked at."""
+        report = self._found or [f"no match for {preview(self._pattern)} in {preview(path)}"]
+        if self._is_full:
+            report.append(f"[more than {MATCH_LIMIT} matches; narrow the search]")
         if self._large:
-            self._notes.append(
-                f"[{self._large} files above {FILE_LIMIT:,} bytes were not searched]"
+            report.append(f"[{self._large} files above {FILE_LIMIT:,} bytes were not searched]")
+        if self._long:
+            report.append(
+                f"[{self._long:,} lines are longer than {TEXT_LIMIT:,} bytes; only their beginning"
+                " was searched]"
             )
-        found = self._found or [f"no match for {preview(self._pattern)} in {preview(path)}"]
-        return "\n".join(found + self._notes)
+        return report
 
-    def _text(self, file: BinaryIO) -> str | None:
+    def _take(self, shown: str, first: int, lines: list[str], size: int) -> None:
+        for number, line in enumerate(lines, first):
+            if self._matches(line) and not (size and self._is_by_cut(line)):
+                if len(self._found) == MATCH_LIMIT:
+                    self._is_full = True
+                    return
+                self._found.append(f"{shown}:{number}:{_cut(line, size)}")
+
+    def _is_by_cut(self, line: str) -> bool:
+        # What needs the end of the line, such as `;$`, does not find it where the line was cut.
+        return not self._matches(line + "\n")
+
+    def _data(self, file: BinaryIO) -> bytes:
         data = file.read(FILE_LIMIT + 1)
         if b"\0" in data[:SNIFFED]:
-            return None
+            return b""
         if len(data) > FILE_LIMIT:
             self._large += 1
-            return None
-        return data.decode("utf-8", "replace").replace("\r\n", "\n")
+            return b""
+        return data
 
 
-def _files(
-    folder: Folder, real: Path, picks: Callable[[str], bool]
-) -> Iterator[tuple[str, BinaryIO]]:
-    """Open the regular files at or below `real` that can be read, one after the other."""
-    if os.path.isdir(real):  # noqa: PTH112 - never raises, unlike pathlib's
-        prefix = "" if real == folder.root else folder.shown(real) + "/"
-        with folder.directory(real) as directory:
-            for below, file in _walk(directory, "", picks):
-                yield prefix + below, file
-        return
-    with folder.directory(real.parent) as directory:
-        single = open_in(directory, real.name) if picks(real.name) else None
-        if single is not None:
-            with single:
-                yield folder.shown(real), single
+def _pieces(data: bytes) -> Iterator[tuple[str, int]]:
+    """Cut a file into whole lines, as many as may be matched at once.
+
+    A longer line comes alone: its beginning, with its length in bytes instead of 0.
+    """
+    start = 0
+    while start < len(data):
+        end = len(data)
+        if end - start > TEXT_LIMIT:
+            end = data.rfind(b"\n", start, start + TEXT_LIMIT + 1) + 1
+        size = 0
+        piece = data[start:end]
+        if not end:
+            end = data.find(b"\n", start) + 1 or len(data)
+            size = end - start - data.endswith(b"\n", start, end)
+            piece = _whole_characters(data[start : start + TEXT_LIMIT])
+        yield piece.decode("utf-8", "replace").replace("\r\n", "\n"), size
+        start = end
 
 
-def _walk(
-    directory: int, prefix: str, picks: Callable[[str], bool]
-) -> Iterator[tuple[str, BinaryIO]]:
-    with os.scandir(directory) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    for entry in found:
-        below = prefix + entry.name
-        try:
-            if entry.is_dir(follow_symlinks=False):
-                if entry.name not in SKIPPED_FOLDERS:
-                    yield from _walk_into(directory, entry.name, below, picks)
-            elif entry.is_file(follow_symlinks=False) and picks(below):
-                file = open_in(directory, entry.name)
-                if file is not None:
-                    with file:
-                        yield below, file
-        except OSError:
-            continue  # gone meanwhile, or not ours to read: like a file that does not match
+def _whole_characters(data: bytes) -> bytes:
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(data)
+    return data[: len(data) - len(decoder.getstate()[0])]
 
 
-def _walk_into(
-    directory: int, name: str, below: str, picks: Callable[[str], bool]
-) -> Iterator[tuple[str, BinaryIO]]:
-    inner = os.open(name, DIRECTORY, dir_fd=directory)
-    try:
-        yield from _walk(inner, below + "/", picks)
-    finally:
-        os.close(inner)
-
-
-def _compiled(pattern: str, flags: str, what: str) -> Matches:
-    expression = f"(?{flags}){pattern}" if flags else pattern
-    schema = core_schema.str_schema(pattern=expression, regex_engine="rust-regex")
-    try:
-        return SchemaValidator(schema).isinstance_python
-    except SchemaError as error:
-        reason = str(error).rpartition("error: ")[2].rpartition("SchemaError: ")[2]
-        raise ToolError(
-            f"the {what} {preview(pattern)} is no regular expression: {reason};"
-            " a backslash makes a special character literal"
-        ) from None
-
-
-def _from_glob(glob: str) -> str:
-    parts: list[str] = []
-    depth = 0
-    for piece in GLOB_TOKEN.findall(glob.removeprefix("./")):
-        if piece in GLOB_PARTS:
-            parts.append(GLOB_PARTS[piece])
-        elif piece == "{":
-            depth += 1
-            parts.append("(?:")
-        elif piece in ",}" and depth:
-            depth -= piece == "}"
-            parts.append("|" if piece == "," else ")")
-        else:
-            parts.append(_class(piece) if len(piece) > 1 else re.escape(piece))
-    return f"^(?:{''.join(parts)})$"
-
-
-def _class(token: str) -> str:
-    negated = token[1] in "!^"
-    body = re.sub(r"([\[\]\\&~^])", r"\\\1", token[2 if negated else 1 : -1])
-    return f"[{'^' if negated else ''}{body}]"
-
-
-def _cut(line: str) -> str:
+def _cut(line: str, size: int) -> str:
+    if size:
+        return f"{line[:LINE_LIMIT]}… ({size:,} bytes)"
     if len(line) <= LINE_LIMIT:
         return line
     return f"{line[:LINE_LIMIT]}… ({len(line):,} characters)"

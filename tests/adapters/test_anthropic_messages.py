@@ -75,6 +75,15 @@ def test_a_message_without_calls(message: object) -> None:
     assert [] == PROVIDER.calls(message)
 
 
+@pytest.mark.parametrize("kind", ["function", "function_call", "custom_tool_call", "output_text"])
+def test_parts_of_another_providers_message_are_refused(kind: str) -> None:
+    """What is a call elsewhere is not skipped like a block that is none of ours."""
+    block = {"type": kind, "name": "search", "arguments": "{}", "function": {"name": "search"}}
+    for message in ([block], {"role": "assistant", "content": [block]}):
+        with pytest.raises(InputError, match=rf"content\[0\]\.type is '{kind}', OpenAI's form"):
+            PROVIDER.calls(message)
+
+
 def test_calls_of_one_name_stay_apart() -> None:
     """E4: two calls of one tool are two calls, also under one id."""
     use = {"type": "tool_use", "id": "t", "name": "search"}

@@ -91,3 +91,14 @@ def test_the_same_turn_gives_the_same_plan(tmp_path: Path) -> None:
     file = turn_file(tmp_path, *TURN * 20)
     plans = [dispatch("plan", file, "--root", tmp_path, "--json").stdout for _ in range(2)]
     assert plans[0] == plans[1]
+
+
+@pytest.mark.parametrize("form", [(), ("--json",), ("--mermaid",), ("--dot",)])
+def test_a_plan_cannot_steer_a_terminal(tmp_path: Path, form: tuple[str, ...]) -> None:
+    """Control characters of any kind, also those beyond ASCII, are spelled out in every form."""
+    file = turn_file(tmp_path, ("read_file", {"path": "\x9b2J\u202e\x1b"}), ("\x9b\u202e", {}))
+    done = dispatch("plan", file, "--root", tmp_path, *form)
+    assert 0 == done.returncode, done.stderr
+    assert [] == [steering for steering in "\x1b\x9b\u202e" if steering in done.stdout]
+    if form == ("--json",):
+        assert "\x9b\u202e" == json.loads(done.stdout)["calls"][1]["name"]

@@ -85,6 +85,36 @@ BAD_FILES = [
     pytest.param(b'{"name": "a", "arguments": {}}', "holds one call; put it in a list", id="bare"),
     pytest.param(b'{"type": "error", "error": {}}', "holds an error of the API", id="api-error"),
     pytest.param(b'{"output": []}', "Responses API, which is not read yet", id="responses-api"),
+    pytest.param(
+        b'[{"type":"function_call","call_id":"c","name":"a","arguments":"{}"}]',
+        "holds items of OpenAI's Responses API (type 'function_call')",
+        id="responses-items",
+    ),
+    pytest.param(
+        b'[{"type":"reasoning","summary":[]},{"type":"function_call","name":"a"}]',
+        "holds items of OpenAI's Responses API (type 'reasoning')",
+        id="responses-reasoning-first",
+    ),
+    pytest.param(
+        b'[{"type":"message","role":"assistant","content":[]},{"type":"web_search_call"}]',
+        "holds items of OpenAI's Responses API (type 'web_search_call')",
+        id="responses-message-first",
+    ),
+    pytest.param(
+        b'[{"type":"message","role":"assistant","content":[{"type":"output_text","text":"a"}]}]',
+        "message.content[0].type is 'output_text', OpenAI's form",
+        id="responses-text",
+    ),
+    pytest.param(
+        b'{"type":"function_call","name":"a","arguments":"{}"}',
+        "holds items of OpenAI's Responses API",
+        id="responses-item",
+    ),
+    pytest.param(
+        b'[{"type":"text","text":""},{"type":"call","name":"a"}]',
+        "item 2: type 'call' is neither a call nor a content block",
+        id="unknown-items",
+    ),
     pytest.param(b"[7]", "call 1: must be an object, not a number", id="call-number"),
     pytest.param(
         b'[{"name":"a","arguments":{}},{"arguments":{}}]',
@@ -151,6 +181,21 @@ def test_a_bad_file_is_one_line_that_says_where_and_what(
     text = str(caught.value)
     assert (True, True, 1) == (text.startswith(str(file)), expected in text, len(text.splitlines()))
     assert len(text) < len(str(file)) + 300
+
+
+def test_blocks_of_kinds_not_known_here_are_skipped_beside_a_call(tmp_path: Path) -> None:
+    """A provider's new kind of block is no error where the calls of the turn are found."""
+    file = tmp_path / "turn.json"
+    file.write_text(json.dumps([{"type": "news"}, TOOL_USE]))
+    assert EXPECTED == read_turn(str(file))
+
+
+def test_one_message_is_not_called_messages(tmp_path: Path) -> None:
+    """Errors count in grammatical English."""
+    file = tmp_path / "loop.json"
+    file.write_text(json.dumps([ANTHROPIC]))
+    with pytest.raises(InputError, match="records 1 message; there is no turn 2"):
+        read_turn(str(file), 2)
 
 
 @pytest.mark.parametrize("number", [0, 3, -1])

@@ -1,7 +1,7 @@
 import pytest
 
 from dispatch.errors import ToolError
-from dispatch.toolkit.edits import edited
+from dispatch.toolkit.edits import COMPARED_CHARACTERS, COMPARED_LINES, edited
 
 
 def refusal(text: str, old: str, new: str) -> str:
@@ -69,13 +69,38 @@ def test_a_passage_that_is_not_unique_is_refused(text: str, old: str, expected: 
         ),
         ("x\nreturn total\n", "return totals", "; the closest line is 2: 'return total'"),
         ("x\n", "something else", "; read the file again and copy the text exactly"),
+        (
+            "x\n" * (COMPARED_LINES - 1) + "return total\n",
+            "return totals",
+            f"; the closest line is {COMPARED_LINES}: 'return total'",
+        ),
+        (
+            "x\n" * COMPARED_LINES + "return total\n",
+            "return totals",
+            "; read the file again and copy the text exactly",
+        ),
+        (
+            "a" * COMPARED_CHARACTERS + "b" * 90,
+            "a" * COMPARED_CHARACTERS + "c" * 90,
+            f"; the closest line is 1: '{'a' * COMPARED_CHARACTERS}",
+        ),
+        ("x\n" * 5000 + " y \nxy", "y\n}", "; line 5001 begins like it, so spaces or later lines"),
         ("", "\n", "; read the file again and copy the text exactly"),
     ],
-    ids=["indented otherwise", "close", "nothing like it", "empty"],
+    ids=[
+        "indented otherwise",
+        "close",
+        "nothing like it",
+        "last compared",
+        "first not compared",
+        "compared at its beginning",
+        "far down",
+        "empty",
+    ],
 )
 def test_a_passage_that_is_missing_gets_a_hint(text: str, old: str, expected: str) -> None:
     """The refusal points at the line that was probably meant, if there is one."""
-    assert f"old does not occur in 'a.py'{expected}" == refusal(text, old, "new")
+    assert refusal(text, old, "new").startswith(f"old does not occur in 'a.py'{expected}")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 import asyncio
 import os
+import socket
 import stat
 import threading
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dispatch.toolkit.content import _give
 from dispatch.toolkit.files import EDIT_LIMIT, READ_LIMIT
 from tests.toolkit.bench import Bench, Interruption
 
@@ -16,6 +18,23 @@ def umask() -> Iterator[int]:
     before = os.umask(0o027)
     yield 0o027
     os.umask(before)
+
+
+def _make_socket(folder: Path) -> None:
+    """Leave a socket in the folder, named from within because its path has to be short."""
+    here = os.open(".", os.O_RDONLY)
+    try:
+        os.chdir(folder)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind("socket")
+    finally:
+        os.chdir(here)
+        os.close(here)
+
+
+def _read_so_far() -> int:
+    """Bytes that this process has read from anything."""
+    return int(Path("/proc/self/io").read_text().split()[1])
 
 
 def mode(path: Path) -> int:
@@ -105,6 +124,7 @@ def test_bytes_that_are_not_utf8_are_shown_with_a_note(bench: Bench) -> None:
         (".", "'.' is a folder, not a file"),
         ("binary", "'binary' is a binary file, not text"),
         ("pipe", "'pipe' is not a regular file"),
+        ("socket", "'socket' is not a regular file"),
         ("src/app.py/x", "cannot read 'src/app.py/x': Not a directory"),
     ],
 )
@@ -116,6 +136,7 @@ def test_what_cannot_be_read_says_why(bench: Bench, tool: str, path: str, expect
     (bench.root / "src" / "app.py").write_text("app")
     (bench.root / "binary").write_bytes(b"PNG\0\1")
     os.mkfifo(bench.root / "pipe")
+    _make_socket(bench.root)
     more = {"old": "a", "new": "b"} if tool == "edit_file" else {}
     refusal = bench.refusal(tool, path=path, **more)
     assert expected == refusal
@@ -268,3 +289,92 @@ def test_an_edit_does_not_undo_a_change_made_meanwhile(bench: Bench) -> None:
     assert expected == bench.refusal("edit_file", path="a", old="one", new="1")
     assert "one two three" == target.read_text()
     assert ["a"] == bench.names()
+
+
+@pytest.mark.parametrize("bits", [0o4755, 0o2755, 0o1777, 0o7777], ids=oct)
+@pytest.mark.parametrize("tool", ["write_file", "edit_file"])
+def test_what_a_model_wrote_gets_no_special_bits(bench: Bench, tool: str, bits: int) -> None:
+    """New content does not run as the owner or group of the old one."""
+    target = bench.root / "a"
+    target.write_text("old")
+    target.chmod(bits)
+    more = {"content": "new"} if tool == "write_file" else {"old": "old", "new": "new"}
+    bench.use(tool, path="a", **more)
+    assert ("new", bits & 0o777) == (target.read_text(), mode(target))
+
+
+@pytest.mark.parametrize("tool", ["write_file", "edit_file"])
+def test_a_replaced_file_keeps_its_owner_and_group(bench: Bench, tool: str) -> None:
+    """The file stays whose it was, as far as this process may give files away."""
+    target = bench.root / "a"
+    target.write_text("old")
+    is_root = os.geteuid() == 0
+    owner, group = (1234, 4321) if is_root else (os.geteuid(), max(os.getgroups()))
+    os.chown(target, owner, group)
+    target.chmod(0o664)
+    more = {"content": "new"} if tool == "write_file" else {"old": "old", "new": "new"}
+    bench.use(tool, path="a", **more)
+    found = target.stat()
+    assert ("new", owner, group, 0o664) == (
+        target.read_text(),
+        found.st_uid,
+        found.st_gid,
+        mode(target),
+    )
+
+
+def test_a_group_that_cannot_be_kept_gives_its_rights_to_no_other(tmp_path: Path) -> None:
+    """Where the group cannot be given, the new one gets no more than everybody has."""
+    target = tmp_path / "a"
+    target.write_text("x")
+    target.chmod(0o674)
+    fields = list(target.stat())
+    fields[5] = 2**32 - 1  # which no file can be given: it stands for "as it is"
+    with target.open() as file:
+        assert 0o644 == _give(file.fileno(), os.stat_result(fields))
+
+
+@pytest.mark.parametrize("lines", [{"start": 2}, {"start": 100_000}], ids=["one line", "many"])
+def test_reading_a_huge_file_can_be_cancelled(bench: Bench, lines: dict[str, int]) -> None:
+    """The token is looked at by the bytes that were read, also inside a line and before what is
+    to be shown; not much is read after it was cancelled."""
+    with (bench.root / "a").open("wb") as file:
+        file.write(b"x" * 10_000)
+        file.truncate(50_000_000)
+    bench.token.cancel("enough")
+    before = _read_so_far()
+    with pytest.raises(asyncio.CancelledError, match="enough"):
+        bench.use("read_file", path="a", **lines)
+    assert _read_so_far() - before < 3_000_000
+
+
+def test_a_file_too_large_to_edit_is_not_read(bench: Bench) -> None:
+    """The size is looked at before the content."""
+    with (bench.root / "a").open("wb") as file:
+        file.write(b"x" * 10_000)
+        file.truncate(EDIT_LIMIT + 1)
+    before = _read_so_far()
+    refusal = bench.refusal("edit_file", path="a", old="x", new="y")
+    assert f"'a' is above {EDIT_LIMIT:,} bytes, too large to edit" == refusal
+    assert _read_so_far() - before < EDIT_LIMIT / 4
+
+
+def test_reading_does_not_wake_who_writes_to_a_pipe(bench: Bench) -> None:
+    """A pipe is recognised without being opened: a writer that waits for a reader goes on
+    waiting."""
+    os.mkfifo(bench.root / "pipe")
+    opened = threading.Event()
+
+    def write() -> None:
+        with (bench.root / "pipe").open("wb"):
+            opened.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    for _ in range(200):
+        bench.refusal("read_file", path="pipe")
+        bench.use("grep", pattern="x")
+    was_woken = opened.is_set()
+    with (bench.root / "pipe").open("rb"):
+        writer.join()
+    assert not was_woken
