@@ -231,9 +231,8 @@ def test_a_reader_who_leaves_is_no_error(tmp_path: Path, root: Path, command: st
 def test_whatever_a_model_wrote_can_be_printed(tmp_path: Path, root: Path) -> None:
     """Lone surrogates and escape sequences neither fail nor reach the terminal (E6, F1)."""
     file = tmp_path / "turn.json"
-    file.write_text(
-        '[{"id": "\\ud800", "name": "\\u001b[2J\\ud800", "arguments": "{\\u001b\\u009b\\u202e"}]'
-    )
+    name = "\\u001b[2J\\u009b\\u202e\\ud800"
+    file.write_text(f'[{{"id": "\\ud800", "name": "{name}", "arguments": "{{\\u001b"}}]')
     for extra in ((), ("--json",)):
         for encoding in ("utf-8", "ascii"):
             done = dispatch("run", file, "--root", root, *extra, env={"PYTHONIOENCODING": encoding})
