@@ -11,7 +11,8 @@ import asyncio
 import inspect
 from collections.abc import Callable, Mapping
 from contextvars import Context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 from dispatch.call import FailureKind, Status
@@ -140,10 +141,16 @@ class ThreadInvocation:
         if not outcome.awaitable:
             self._done(outcome)
             return
-        value = {"value": outcome.value}
-        self._awaiting = TaskInvocation(self._loop, _awaited, value, self._context, self._done)
+        value = outcome.value
+        done = partial(self._awaited, value)
+        self._awaiting = TaskInvocation(self._loop, _awaited, {"value": value}, self._context, done)
         if self._cancelled:
             self._awaiting.cancel()
+
+    def _awaited(self, value: Any, outcome: Outcome) -> None:
+        if not outcome.began and inspect.iscoroutine(value):
+            value.close()  # nobody will await it any more
+        self._done(replace(outcome, began=True))  # the thread did
 
 
 def _called(handler: Callable[..., Any], arguments: Mapping[str, Any], context: Context) -> Outcome:

@@ -60,6 +60,7 @@ class WorkerPool:
                 work()
             finally:
                 ACTIVITY.add(-1)
+            del work  # an idle thread keeps nothing of its last call alive
             with self._lock:
                 self._idle += 1
             work = self._next()

@@ -1,7 +1,9 @@
 """Moments that are easy to get wrong: the same step, the dead loop, the second reason."""
 
 import asyncio
+import inspect
 import threading
+from collections.abc import Coroutine
 from pathlib import Path
 
 import pytest
@@ -115,6 +117,7 @@ def test_a_tool_cancelled_from_outside_is_told_from_one_that_cancels_itself() ->
 def test_what_a_def_tool_returned_to_be_awaited_is_cancelled_too(seconds: float) -> None:
     """Whether it is awaited already when the stop comes, or comes out of the thread after it."""
     stopped: list[str] = []
+    made: list[Coroutine[object, object, None]] = []
 
     async def later() -> None:
         try:
@@ -126,10 +129,12 @@ def test_what_a_def_tool_returned_to_be_awaited_is_cancelled_too(seconds: float)
     @tool(safe_parallel=True)
     def returns_awaitable() -> object:
         threading.Event().wait(seconds)
-        return later()
+        made.append(later())
+        return made[0]
 
     turn = Dispatcher([returns_awaitable], grace=2).run_sync([call("returns_awaitable", 0.1)])
-    assert Status.TIMED_OUT is turn[0].status
+    assert (Status.TIMED_OUT, 1) == (turn[0].status, turn[0].attempts)
+    assert inspect.CORO_CLOSED == inspect.getcoroutinestate(made[0])
     assert (["cancelled"] if not seconds else []) == stopped
 
 
@@ -139,7 +144,9 @@ def stranded(dispatcher: Dispatcher, calls: list[ToolCall]) -> asyncio.AbstractE
     task = loop.create_task(dispatcher.run(calls))
     loop.call_later(0.02, loop.stop)
     loop.run_forever()
-    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    assert not task.done()
+    for left in asyncio.all_tasks(loop):
+        left._log_destroy_pending = False  # type: ignore[attr-defined]
     return loop
 
 

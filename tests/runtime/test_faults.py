@@ -333,8 +333,10 @@ def test_a_loop_that_dies_in_the_middle_does_not_lock_the_table_for_ever() -> No
     loop.call_later(0.02, loop.stop)
     loop.run_forever()
     assert (1, 0, 1) == left_over(dispatcher)
+    for left in asyncio.all_tasks(loop):
+        left._log_destroy_pending = False  # type: ignore[attr-defined]
     loop.close()
-    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    assert not task.done()
     second = Dispatcher([edit], resources=table, limits=limits)
     turn = second.run_sync([call("edit", 5.0, key="a")])
     assert (True, (0, 0, 0)) == (turn[0].ok, left_over(second))
