@@ -11,6 +11,7 @@ Everything here is pure but `FileKeys`, which resolves paths on the disk.
 from __future__ import annotations
 
 import os
+import stat
 import unicodedata
 from collections.abc import Iterable
 from itertools import islice
@@ -161,6 +162,7 @@ class FileKeys:
     def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
         self.root = os.path.realpath(Path.cwd() if root is None else root)
         self._folds = _ignores_case(self.root)
+        self._below = self.root.rstrip(os.sep) + os.sep
         self._shown_root = self.key(self.root)
 
     def key(self, path: str) -> Key:
@@ -170,12 +172,31 @@ class FileKeys:
         """
         if len(path) > LONGEST_PATH:
             raise ValueError(f"a path of {len(path):,} characters names no file")
-        real = os.path.realpath(os.path.join(self.root, path))  # noqa: PTH118 - hot path
+        real = self._real(path)
         if not real.isascii():
             real = unicodedata.normalize("NFC", real)
         if self._folds:
             real = real.casefold()
-        return (FILE, *(part for part in Path(real).parts if part != os.sep))
+        return (FILE, *filter(None, real.split(os.sep)))  # noqa: PTH206 - hot path
+
+    def _real(self, path: str) -> str:
+        """What `os.path.realpath` says, without looking again at the root, which is real."""
+        below = path.removeprefix(self._below)
+        if below != path:
+            path = below.lstrip(os.sep)
+        parts = path.split(os.sep)  # noqa: PTH206 - hot path
+        if ".." in parts or os.path.isabs(path):  # noqa: PTH117 - hot path
+            return os.path.realpath(os.path.join(self.root, path))  # noqa: PTH118 - hot path
+        real = self._below[:-1]
+        exists = True
+        for part in parts:
+            if part and part != ".":
+                real = f"{real}{os.sep}{part}"
+                mode = _mode(real) if exists else 0
+                if stat.S_ISLNK(mode):
+                    return os.path.realpath(os.path.join(self.root, path))  # noqa: PTH118
+                exists = mode > 0
+        return real or os.sep
 
     def resolve(self, claims: Iterable[Claim]) -> tuple[Claim, ...]:
         """The claims with every file key made canonical and one claim left per key."""
@@ -204,6 +225,13 @@ class FileKeys:
         if key[:depth] == self._shown_root:
             return "/".join(key[depth:]) or "."
         return str(Path(os.sep, *key[1:]))
+
+
+def _mode(path: str) -> int:
+    try:
+        return os.lstat(path).st_mode
+    except OSError:
+        return 0
 
 
 def _ignores_case(directory: str) -> bool:

@@ -1,3 +1,4 @@
+import os
 import sys
 import unicodedata
 from pathlib import Path
@@ -110,3 +111,29 @@ def test_a_name_cannot_forge_a_line_of_a_plan(tmp_path: Path) -> None:
     assert shown.isprintable()
     assert r"a\ngroup 2\n\x1b[31m \u202e\x9b" in shown
     assert len(shown) < 300
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("a", "src/a", "./src//a", "link/a", "link/sub/new", "loop/x", "dead/x", "file/x"),
+        *("src/../a", "../x", "/", "", ".", "..", "link", "link/..", "src/a/", "new/../a"),
+    ],
+)
+@pytest.mark.parametrize("absolute", [False, True])
+def test_keys_agree_with_the_system_about_what_a_path_is(
+    path: str, absolute: bool, tmp_path: Path
+) -> None:
+    """Links in the middle, rings, dead ends, files as folders, dots: as `realpath` says."""
+    root = tmp_path / "root"
+    (root / "src" / "sub").mkdir(parents=True)
+    (root / "file").touch()
+    (root / "link").symlink_to("src")
+    (root / "loop").symlink_to("loop")
+    (root / "dead").symlink_to("nowhere")
+    given = f"{root}/{path}" if absolute else path
+    real = os.path.realpath(root / given)
+    expected = ("file", *(part for part in real.split("/") if part))
+    assert expected == FileKeys(root).key(given)
+    outside = FileKeys(tmp_path / "other")
+    assert expected == outside.key(given if given.startswith("/") else f"../root/{given}")

@@ -77,8 +77,9 @@ class CallRecord:
     """What the turn machine knows of one call.
 
     `alive` says whether its tool may still be doing something, `asked` what it will have ended as
-    if it stops now, `cancelled` whether its task was cancelled, `serialized` whether it really
-    waited for a conflicting call. The last four fields describe the ending.
+    if it stops now, `cancelled` whether its task was cancelled, `waited` whether anything stood
+    before it in its turn, `serialized` whether that was a conflicting call. `status`, `kind`,
+    `phase` and `cause` describe the ending.
     """
 
     __slots__ = (
@@ -95,6 +96,7 @@ class CallRecord:
         "serialized",
         "state",
         "status",
+        "waited",
     )
 
     def __init__(self, position: int, node: int) -> None:
@@ -107,6 +109,7 @@ class CallRecord:
         self.cancelled = False
         self.conflicting = False
         self.serialized = False
+        self.waited = False
         self.status: Status | None = None
         self.kind: FailureKind | None = None
         self.phase: Phase | None = None

@@ -229,6 +229,7 @@ class TurnMachine:
         for call in calls:
             conflicts = self.order.conflicts(call.node)
             call.conflicting = bool(conflicts)
+            call.waited = self.order.waits(call.node)
             call.serialized = not all(self.order.settled[node] for node in conflicts)
             cause = self.order.doomed.get(call.node)
             if cause is not None and call.state is CallState.PLANNED:

@@ -154,8 +154,9 @@ class Driver:
             self._todo.extend(self.machine.actions)
             self.machine.actions.clear()
         if self._todo:
-            do, call = self._todo.popleft()
-            self._perform[do](call)
+            while self._todo:  # what one of them raises leaves the others for the next step
+                do, call = self._todo.popleft()
+                self._perform[do](call)
             return True
         if self._holdings.slots_wanted:
             self._holdings.grant()

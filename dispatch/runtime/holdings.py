@@ -78,7 +78,7 @@ class Holdings:
         call = self._calls[position]
         call.ordered = self._inbox.loop.time()
         claims = call.admitted.claims
-        if call.ordered > call.submitted or self._machine.calls[position].serialized:
+        if self._machine.calls[position].waited:
             claims = self._admission.claims_now(call.admitted)
         call.ticket, granted = self._table.enter(self, position, claims)
         if granted:

@@ -17,9 +17,9 @@ from dispatch.errors import UsageError
 class Inbox:
     """Belongs to the loop it was made on.
 
-    `step` is called whenever there is no news left; it carries out one thing that the news led to
-    and says whether there was one. What a handler or a step raises goes to `failed`, and the rest
-    goes on: one fault never costs what else there is to do.
+    `step` is called whenever there is no news left; it carries out what the news led to and says
+    whether there was anything. What a handler or a step raises goes to `failed`, and the rest goes
+    on: one fault never costs what else there is to do.
     """
 
     def __init__(self, step: Callable[[], bool], failed: Callable[[BaseException], None]) -> None:
