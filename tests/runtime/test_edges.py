@@ -22,16 +22,7 @@ from dispatch import (
 )
 from dispatch.events import Event
 from dispatch.testing import run_in_virtual_time
-
-
-@tool(writes="key:{key}")
-async def edit(key: str, seconds: float = 0.0) -> str:
-    await asyncio.sleep(seconds)
-    return f"edited {key}"
-
-
-def call(name: str, timeout: float | None = None, **arguments: object) -> ToolCall:
-    return ToolCall(name, name, arguments, timeout=timeout)
+from tests.runtime.keyed import call, edit
 
 
 def test_a_cancel_wins_over_a_slot_taken_in_the_same_step() -> None:

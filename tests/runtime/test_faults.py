@@ -16,7 +16,6 @@ from dispatch import (
     Limits,
     ResourceTable,
     Status,
-    ToolCall,
     ToolError,
     TurnResult,
     commute,
@@ -27,16 +26,7 @@ from dispatch import (
 from dispatch.core.policy import Verdict
 from dispatch.events import Event
 from dispatch.testing import run_in_virtual_time
-
-
-@tool(writes="key:{key}")
-async def edit(key: str, seconds: float = 0.0) -> str:
-    await asyncio.sleep(seconds)
-    return f"edited {key}"
-
-
-def call(name: str, timeout: float | None = None, **arguments: object) -> ToolCall:
-    return ToolCall(name, name, arguments, timeout=timeout)
+from tests.runtime.keyed import call, edit
 
 
 def left_over(dispatcher: Dispatcher) -> tuple[int, int, int]:

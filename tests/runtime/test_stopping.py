@@ -19,6 +19,7 @@ from dispatch import (
     tool,
 )
 from dispatch.testing import run_in_virtual_time
+from tests.runtime.keyed import call
 
 
 @tool(writes="file:{path}")
@@ -52,10 +53,6 @@ async def refuse(path: str, seconds: float = 60.0) -> str:
         except asyncio.CancelledError:
             continue
     return "done at last"
-
-
-def call(name: str, timeout: float | None = None, **arguments: object) -> ToolCall:
-    return ToolCall(name, name, arguments, timeout=timeout)
 
 
 async def cancelled_at(moment: float, dispatcher: Dispatcher, *calls: ToolCall) -> TurnResult:
