@@ -264,6 +264,8 @@ class Driver:
         if self._came_too_late(call):
             return
         call.grace = self._grace(position)
+        if not call.heeds_token:  # else it was told when the token was set
+            self._told_call(position, CallState.STOPPING)
         if call.invocation is not None:
             call.invocation.cancel()
 

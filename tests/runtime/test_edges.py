@@ -1,8 +1,10 @@
 """Moments that are easy to get wrong: the same step, the dead loop, the second reason."""
 
 import asyncio
+import gc
 import inspect
 import threading
+import weakref
 from collections.abc import Coroutine
 from pathlib import Path
 
@@ -35,8 +37,14 @@ def test_a_cancel_wins_over_a_slot_taken_in_the_same_step() -> None:
             thread.start()
             thread.join()
 
-    turn = Dispatcher([edit], sinks=[sink]).run_sync([call("edit", key="a")], token=token)
-    assert (Status.CANCELLED, 0) == (turn[0].status, turn[0].attempts)
+    ran: list[str] = []
+
+    @tool(safe_parallel=True)
+    def in_thread() -> None:
+        ran.append("ran")  # a thread would be at it before the cancel is handled
+
+    turn = Dispatcher([in_thread], sinks=[sink]).run_sync([call("in_thread")], token=token)
+    assert ([], Status.CANCELLED, 0) == (ran, turn[0].status, turn[0].attempts)
     assert "[cancelled] never started: from a thread" == turn[0].content()
 
 
@@ -64,6 +72,69 @@ def test_the_first_reason_stays() -> None:
         return turn
 
     assert "[cancelled] stopped while running: first" == run_in_virtual_time(main())[0].content()
+
+
+def test_a_turn_that_timed_out_is_not_told_that_it_was_cancelled() -> None:
+    """A token that is cancelled while the turn settles after its time limit changes nothing."""
+
+    @tool(safe_parallel=True)
+    async def slow_to_end() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.3)
+
+    async def main() -> TurnResult:
+        token = CancelToken()
+        asyncio.get_running_loop().call_later(1.1, token.cancel, "too late")
+        return await Dispatcher([slow_to_end]).run([call("slow_to_end")], timeout=1, token=token)
+
+    text = run_in_virtual_time(main())[0].content()
+    assert "[timed_out] the turn timed out after 1 s while running" == text
+
+
+async def test_a_finished_turn_is_forgotten_long_before_its_time_limit() -> None:
+    """No timer keeps it alive on a loop that goes on."""
+    dispatcher = Dispatcher([edit])
+    gone = weakref.ref(await dispatcher.run([call("edit", key="a")], timeout=1000))
+    await asyncio.sleep(0)
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_slot_for_a_dead_loop_goes_to_whoever_waits_already() -> None:
+    """Both wait for the one slot; the loop of the first is closed before the slot is free."""
+    limits, table = Limits(1), ResourceTable()
+    release, started, waiting = (threading.Event() for _ in range(3))
+
+    @tool(writes="key:{key}")
+    def hold_on(key: str) -> None:
+        started.set()
+        release.wait(5)
+
+    def sink(event: Event) -> None:
+        if event.state == "ready":
+            waiting.set()
+
+    first = Dispatcher([hold_on], resources=table, limits=limits)
+    dead = Dispatcher([edit], resources=table, limits=limits)
+    last = Dispatcher([edit], resources=table, limits=limits, sinks=[sink])
+    results: list[TurnResult] = []
+    holder = threading.Thread(target=first.run_sync, args=([call("hold_on", key="a")],))
+    holder.start()
+    assert started.wait(5)
+    loop = stranded(dead, [call("edit", key="b")])
+    waiter = threading.Thread(
+        target=lambda: results.append(last.run_sync([call("edit", 5.0, key="c")]))
+    )
+    waiter.start()
+    assert waiting.wait(5)
+    loop.close()
+    release.set()
+    holder.join(5)
+    waiter.join(6)
+    assert [True] == [result.ok for turn in results for result in turn]
+    assert 0 == limits.running
 
 
 def test_a_cancel_inside_the_block_carries_the_turn() -> None:

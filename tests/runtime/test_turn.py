@@ -299,6 +299,25 @@ def test_every_transition_is_told_in_order() -> None:
     assert [0, 1, 1] == [event.calls for event in seen if isinstance(event, TurnEvent)]
 
 
+@pytest.mark.parametrize("listens", [False, True], ids=["no token", "token"])
+def test_a_stop_is_told_once_whether_or_not_the_tool_sees_its_token(listens: bool) -> None:
+    """Running, stopping, ended: also where only the task is cancelled."""
+    seen: list[Event] = []
+
+    @tool(name="wait", safe_parallel=True)
+    async def wait() -> None:
+        await asyncio.sleep(60)
+
+    @tool(name="wait", safe_parallel=True)
+    async def wait_with_token(ctx: CallContext) -> None:
+        await asyncio.sleep(60)
+
+    dispatcher = Dispatcher([wait_with_token if listens else wait], sinks=[seen.append])
+    run_in_virtual_time(dispatcher.run([ToolCall("", "wait", {}, timeout=1)]))
+    states = [event.state for event in seen if isinstance(event, CallEvent)]
+    assert ["planned", "ready", "running", "stopping", "ended", "settled"] == states
+
+
 @pytest.mark.parametrize("error", [ValueError("broken"), asyncio.CancelledError()])
 def test_a_sink_that_raises_is_removed_and_the_turn_goes_on(
     error: BaseException, capsys: pytest.CaptureFixture[str]
