@@ -8,24 +8,27 @@ from dispatch.call import Failure, FailureKind, Phase, Status, ToolCall, ToolRes
 from dispatch.claims import Claim, commute, read, write
 from dispatch.concurrency import ToolConcurrency
 from dispatch.core.plan import Plan
-from dispatch.core.policy import BestEffort
+from dispatch.core.policy import AllOrNothing, BestEffort, Quorum
+from dispatch.core.rates import Rate
 from dispatch.core.schedules import Schedule
-from dispatch.core.stats import TurnStats
+from dispatch.core.stats import DispatcherStats, TurnStats
 from dispatch.errors import (
     CallFailed,
+    Deadlock,
     DeclarationError,
     DispatcherClosed,
     DispatchError,
     InputError,
-    NotSupported,
     ToolError,
     TurnClosed,
     UsageError,
 )
 from dispatch.events import CallEvent, TurnEvent
+from dispatch.refs import Ref
 from dispatch.runtime.cancel import CancelToken
 from dispatch.runtime.context import CallContext
 from dispatch.runtime.dispatcher import Dispatcher, plan
+from dispatch.runtime.gates import Allow, Change, Deny, Gate, GateContext
 from dispatch.runtime.limits import Limits
 from dispatch.runtime.process import ProcessResult
 from dispatch.runtime.resources import ResourceTable
@@ -34,24 +37,34 @@ from dispatch.runtime.turn import Turn
 from dispatch.tool import Tool, Toolbox, tool
 
 __all__ = [
+    "AllOrNothing",
+    "Allow",
     "BestEffort",
     "CallContext",
     "CallEvent",
     "CallFailed",
     "CancelToken",
+    "Change",
     "Claim",
+    "Deadlock",
     "DeclarationError",
+    "Deny",
     "DispatchError",
     "Dispatcher",
     "DispatcherClosed",
+    "DispatcherStats",
     "Failure",
     "FailureKind",
+    "Gate",
+    "GateContext",
     "InputError",
     "Limits",
-    "NotSupported",
     "Phase",
     "Plan",
     "ProcessResult",
+    "Quorum",
+    "Rate",
+    "Ref",
     "ResourceTable",
     "Schedule",
     "Status",

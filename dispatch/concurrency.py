@@ -7,6 +7,7 @@ what is added for its own name and its peers. Everything is checked when the too
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from dispatch.errors import DeclarationError
 
 ResourceKeys = Callable[[Mapping[str, Any]], Iterable[Claim | tuple[str, ...]]]
 Session = str | Callable[[Mapping[str, Any]], str]
+Cost = float | Callable[[Mapping[str, Any]], float]
 EXCLUSIVE = write()
 
 
@@ -98,6 +100,14 @@ def check_timeout(tool: str, timeout: float | None) -> None:
     number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
     if timeout is not None and not (number and timeout > 0):
         raise DeclarationError(f"tool {tool!r}: timeout must be above 0 seconds, not {timeout!r}")
+
+
+def checked_cost(tool: str, cost: object) -> float:
+    """The cost if it is a finite number of at least 0. Raises `DeclarationError`."""
+    number = isinstance(cost, int | float) and not isinstance(cost, bool)
+    if not number or not 0 <= cost < math.inf:  # type: ignore[operator]
+        raise DeclarationError(f"tool {tool!r}: cost must be a number of at least 0, not {cost!r}")
+    return float(cost)  # type: ignore[arg-type]
 
 
 def check_concurrency(tool: str, concurrency: ToolConcurrency) -> None:

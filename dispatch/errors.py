@@ -4,9 +4,9 @@
     ├── DeclarationError      the programmer's: a tool, claim or toolbox is declared wrong
     ├── UsageError            the host's: the right thing called at the wrong time
     │   ├── TurnClosed        a call was submitted after `close()`
-    │   ├── DispatcherClosed  a turn was started after `aclose()`
-    │   └── NotSupported      a feature that this version refuses rather than ignores
+    │   └── DispatcherClosed  a turn was started after `aclose()`
     ├── InputError            foreign data: a message or turn file that cannot be read
+    ├── Deadlock              a hold waits in a cycle, and is the one that fails
     ├── ToolError             raised *by* a tool: the text is what the model reads
     └── CallFailed            raised *to* the host by `unwrap()` and `raise_for_failures()`
 
@@ -44,12 +44,12 @@ class DispatcherClosed(UsageError):
     """A turn was started on a dispatcher that has been closed."""
 
 
-class NotSupported(UsageError):
-    """The feature is known and not built in this version: refused, never ignored."""
-
-
 class InputError(DispatchError, ValueError):
     """Foreign data (a provider's message, a turn file) that cannot be read as tool calls."""
+
+
+class Deadlock(DispatchError):
+    """A `table.hold` and others wait for each other, and the hold came last; names the others."""
 
 
 class ToolError(DispatchError):

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 class CallEvent:
     """One call entered `state` at `at` (seconds on the event loop's clock).
 
-    `state` is a name of the call's life: planned, queued, ready, running, stopping, ended,
-    settled; or `progress`, with the text in `detail`. `status` is set from `ended` on.
+    `state` is a name of the call's life: planned, queued, ready, running, suspended,
+    stopping, ended, settled; `revised` when the result changed because its group was undone; or
+    `progress`, with the text in `detail`. `status` is set from `ended` on.
     """
 
     turn_id: str

@@ -6,11 +6,13 @@ resolved. Invariant: whatever a descriptor does, `Tool.claims` returns claims th
 
 from __future__ import annotations
 
+import copy
 import difflib
 import inspect
 import itertools
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, overload
 
@@ -18,6 +20,7 @@ from dispatch.arguments import from_schema, from_signature
 from dispatch.claims import SESSION, Claim, checked, combine, write
 from dispatch.concurrency import (
     EXCLUSIVE,
+    Cost,
     ResourceKeys,
     Session,
     ToolConcurrency,
@@ -26,6 +29,7 @@ from dispatch.concurrency import (
     check_concurrency,
     check_handler,
     check_timeout,
+    checked_cost,
     is_async,
     names_of,
 )
@@ -47,6 +51,8 @@ class Tool:
         idempotent: Whether running it twice has the effect of running it once.
         tags: Labels whose limits every call of this tool counts against.
         timeout: Default seconds from submission to result; None means no limit of its own.
+        cost: What a call takes from rates: a number, or a function of the validated arguments.
+        reversible: False if nothing can undo a call, so that an all-or-nothing group refuses it.
 
     The other arguments are those of `ToolConcurrency`. Raises `DeclarationError` for a handler
     or a descriptor that cannot be right. Calling the tool calls its handler, unscheduled.
@@ -69,11 +75,15 @@ class Tool:
         idempotent: bool = False,
         tags: Iterable[str] = (),
         timeout: float | None = None,
+        cost: Cost = 1.0,
+        reversible: bool | None = None,
     ) -> None:
         if not isinstance(name, str) or not name:
             raise DeclarationError(f"a tool needs a name, not {name!r}")
         check_handler(name, handler)
         check_timeout(name, timeout)
+        if not callable(cost):
+            checked_cost(name, cost)
         self.name = name
         self.handler = handler
         self.description = (inspect.getdoc(handler) or "") if description is None else description
@@ -89,12 +99,19 @@ class Tool:
         self.idempotent = idempotent
         self.tags = frozenset(names_of(name, "tags", tags))
         self.timeout = timeout
+        self.reversible = reversible
+        self._cost = cost
         self.is_async = is_async(handler)
         self.arguments = (
             from_signature(handler, name)
             if input_schema is None
             else from_schema(input_schema, handler, name)
         )
+        self._declare()
+
+    def _declare(self) -> None:
+        """Work out what follows from the descriptor; raises `DeclarationError`."""
+        name = self.name
         self._templates = [
             Template(text, mode, tool=name, schema=self.arguments.schema)
             for mode, texts in (
@@ -128,6 +145,27 @@ class Tool:
             reason = f"{type(error).__name__}: {preview(safe_str(error))}"
             warning = f"{self.name}: its claims could not be told ({reason}), so it ran alone"
             return combine([EXCLUSIVE, *self.added]), warning
+
+    def cost(self, arguments: Mapping[str, Any]) -> float:
+        """What a call with these validated arguments takes from its rates.
+
+        Raises whatever the function given as `cost` raises, and `DeclarationError` for no number.
+        """
+        if not callable(self._cost):
+            return self._cost
+        return checked_cost(self.name, self._cost(MappingProxyType(dict(arguments))))
+
+    def described(self, concurrency: ToolConcurrency) -> Tool:
+        """The same tool with another descriptor. Raises `DeclarationError` as the constructor."""
+        other = copy.copy(self)
+        other.concurrency = replace(
+            concurrency,
+            reads=names_of(self.name, "reads", concurrency.reads),
+            writes=names_of(self.name, "writes", concurrency.writes),
+            serializes_with=names_of(self.name, "serializes_with", concurrency.serializes_with),
+        )
+        other._declare()
+        return other
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the handler itself, without validation, claims or limits."""
@@ -182,6 +220,27 @@ class Toolbox(Mapping[str, Tool]):
                         f" take safe_parallel off {peer!r}"
                     )
 
+    def described(
+        self, descriptors: Mapping[str, ToolConcurrency] | None, *, undeclared: str = "exclusive"
+    ) -> Toolbox:
+        """The toolbox with these descriptors in place of the tools' own.
+
+        With `undeclared="parallel"`, tools that declare nothing claim nothing. Raises
+        `DeclarationError` for a tool that is not here, or a descriptor that does not fit it.
+        """
+        unknown = [name for name in descriptors or {} if name not in self._tools]
+        if unknown:
+            raise DeclarationError(f"descriptors: {self.unknown(unknown[0])}")
+        if not descriptors and undeclared == "exclusive":
+            return self
+        tools = []
+        for tool in self._tools.values():
+            chosen = (descriptors or {}).get(tool.name)
+            if chosen is None and undeclared == "parallel" and tool.concurrency.undeclared:
+                chosen = replace(tool.concurrency, resource_keys=_nothing)
+            tools.append(tool if chosen is None else tool.described(chosen))
+        return Toolbox(tools)
+
     def __getitem__(self, name: str) -> Tool:
         return self._tools[name]
 
@@ -204,6 +263,11 @@ class Toolbox(Mapping[str, Tool]):
         return f"no tool is named {preview(name)}.{hint} Available: {names}."
 
 
+def _nothing(arguments: Mapping[str, Any]) -> tuple[Claim, ...]:
+    """What an undeclared tool touches, if the host says that it may run beside everything."""
+    return ()
+
+
 @overload
 def tool(handler: Callable[..., Any], /) -> Tool: ...
 @overload
@@ -221,6 +285,8 @@ def tool(
     idempotent: bool = False,
     tags: Iterable[str] = (),
     timeout: float | None = None,
+    cost: Cost = 1.0,
+    reversible: bool | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     handler: Callable[..., Any] | None = None, /, *, name: str | None = None, **declared: Any

@@ -8,12 +8,20 @@ from typing import Any
 import pytest
 
 from dispatch import (
+    AllOrNothing,
+    Allow,
     DeclarationError,
     Dispatcher,
+    Gate,
+    GateContext,
     Limits,
+    Quorum,
+    Rate,
     ResourceTable,
     Tool,
     Toolbox,
+    ToolCall,
+    ToolConcurrency,
     commute,
     read,
     tool,
@@ -30,6 +38,14 @@ async def handler(path: str, count: int = 1) -> str:
 
 def generator() -> Generator[int]:
     yield 1
+
+
+async def allow(call: ToolCall, context: GateContext) -> Allow:
+    return Allow()
+
+
+def no_middleware(following: object) -> None:
+    """Takes a handler and gives none back."""
 
 
 class NotAType:
@@ -163,13 +179,49 @@ DECLARATIONS: dict[str, tuple[Callable[[], object], str]] = {
     "a bare claim": (lambda: checked(read("a")), "must return a list of claims, not Claim"),
     "no claim": (lambda: checked([5]), "returned 'int' where a claim or a key was expected"),
     # runtime
-    "a limit of nothing": (
-        lambda: Limits(0),
-        "limit of total: must be a whole number above 0",
+    "a limit below nothing": (
+        lambda: Limits(-1),
+        "limit of total: must be a whole number, 0 (paused) or more, not -1",
     ),
     "half a limit": (lambda: Limits(per_tag={"a": 1.5}), "limit of tag 'a': must be"),  # type: ignore[dict-item]
     "a limit of truth": (lambda: Limits(per_tool={"a": True}), "limit of tool 'a': must be"),
-    "no calls at once": (lambda: Dispatcher([], max_concurrent=0), "limit of total: must be"),
+    "no calls at once": (lambda: Dispatcher([], max_concurrent=0), "must be at least 1"),
+    "less than no calls": (lambda: Dispatcher([], max_concurrent=-1), "limit of total: must be"),
+    "a rate that is none": (lambda: Limits(rates={"a": 5}), "rate of 'a': must be a Rate, not 5"),  # type: ignore[dict-item]
+    "a rate of nothing": (lambda: Rate(0, 1), "amount of a rate: must be a finite number above 0"),
+    "a rate in no time": (lambda: Rate(1, 0), "per_seconds of a rate: must be"),
+    "a rate without end": (lambda: Rate(float("inf"), 1), "amount of a rate: must be"),
+    "a burst of nothing": (lambda: Rate(1, 1, burst=0), "burst of a rate: must be"),
+    "a cost below nothing": (declared(cost=-1), "cost must be a number of at least 0, not -1"),
+    "a cost as text": (declared(cost="1"), "cost must be a number of at least 0, not '1'"),
+    "a cost of truth": (declared(cost=True), "cost must be a number of at least 0, not True"),
+    "a descriptor of no tool": (
+        lambda: Dispatcher([handler], descriptors={"handlr": ToolConcurrency(safe_parallel=True)}),
+        "descriptors: no tool is named 'handlr'. Did you mean 'handler'?",
+    ),
+    "a descriptor that contradicts itself": (
+        lambda: Dispatcher(
+            [handler],
+            descriptors={"handler": ToolConcurrency(safe_parallel=True, writes="file:{path}")},
+        ),
+        BOTH.format("writes"),
+    ),
+    "a descriptor that uses what is no argument": (
+        lambda: Dispatcher([handler], descriptors={"handler": ToolConcurrency(reads="file:{p}")}),
+        "uses 'p', which is no argument of it",
+    ),
+    "a gate that is no function": (
+        lambda: Dispatcher([handler], gates=["allow"]),  # type: ignore[list-item]
+        "a gate is an async function of call and context, not 'allow'",
+    ),
+    "a middleware that is no function": (
+        lambda: Dispatcher([handler], middleware=["retry"]),  # type: ignore[list-item]
+        "a middleware takes the next handler; 'retry' cannot",
+    ),
+    "a middleware that gives nothing back": (
+        lambda: Dispatcher([handler], middleware=[no_middleware]),  # type: ignore[list-item]
+        "the middleware 'no_middleware' must give back a handler",
+    ),
 }
 
 
@@ -188,6 +240,20 @@ SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
         {"max_concurrent": 3, "limits": Limits(3)},
         "max_concurrent or limits, not both",
     ),
+    "no such thing to do with duplicates": (
+        {"duplicates": "drop"},
+        "duplicates must be one of run, coalesce, reject, not 'drop'",
+    ),
+    "no such thing to do with dependents": (
+        {"dependents": "fail"},
+        "dependents must be one of run, skip, not 'fail'",
+    ),
+    "no such thing to do with the undeclared": (
+        {"undeclared": "run"},
+        "undeclared must be one of exclusive, parallel, not 'run'",
+    ),
+    "no depth": ({"max_depth": 0}, "max_depth must be at least 1, not 0"),
+    "no time for the abandoned": ({"abandoned_wait": -1}, "abandoned_wait must be 0 seconds or"),
     "no such schedule": ({"schedule": "fast"}, "there are: dataflow, groups, clusters, serial"),
     "no time for a call": ({"call_timeout": 0}, "call_timeout must be above 0 seconds, not 0"),
     "no time for a turn": ({"turn_timeout": -1}, "turn_timeout must be above 0 seconds, not -1"),
@@ -204,6 +270,34 @@ def test_settings_that_cannot_be_are_refused(case: tuple[dict[str, Any], str]) -
     with pytest.raises(ValueError) as caught:
         Dispatcher([handler], **settings)
     assert text in str(caught.value)
+
+
+VALUES: dict[str, tuple[Callable[[], object], str]] = {
+    "a gate without time": (lambda: Gate(allow, timeout=0), "must be above 0 seconds, not 0"),
+    "no time to roll back": (lambda: AllOrNothing(rollback_timeout=0), "above 0 seconds, not 0"),
+    "a quorum of none": (lambda: Quorum(0), "a quorum must be at least 1, not 0"),
+    "half a quorum": (lambda: Quorum(1.5), "a whole number of calls, not 1.5"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("case", VALUES.values(), ids=VALUES.keys())
+def test_values_that_cannot_be_are_refused(case: tuple[Callable[[], object], str]) -> None:
+    """Gates and policies check their numbers when they are made."""
+    make, text = case
+    with pytest.raises(ValueError) as caught:
+        make()
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("policy", [AllOrNothing, "best effort", None.__class__], ids=str)
+def test_what_is_no_policy_is_refused(policy: Any) -> None:
+    """A class in place of an object, and anything that cannot judge, is a `TypeError`."""
+    with pytest.raises(TypeError, match="is no policy"):
+        Dispatcher([handler], policy=policy)
+    with pytest.raises(TypeError, match="is no policy for 'tag'"):
+        Dispatcher([handler], policies={"tag": policy})
+    with pytest.raises(TypeError, match="is no policy"):
+        Dispatcher([handler]).turn(policy=policy)
 
 
 def test_the_seventeenth_commuting_mode_is_refused() -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import AfterValidator
 
-from dispatch import Dispatcher, FailureKind, NotSupported, Status, Tool, ToolCall, TurnResult, tool
+from dispatch import Dispatcher, FailureKind, Status, Tool, ToolCall, TurnResult, tool
 from dispatch.testing import run_in_virtual_time
 from dispatch.toolkit import coding_tools
 from tests.timeline import SCHEDULES, calls, dispatched
@@ -261,7 +261,6 @@ def test_ten_thousand_calls_have_ten_thousand_results(schedule: str) -> None:
 
 HOST_ERRORS = {
     "no call": ({"name": "now"}, TypeError, "ToolCall objects, not dict"),
-    "after": (ToolCall("1", "now", {}, after=("0",)), NotSupported, "after=['0']"),
     "no time": (ToolCall("1", "now", {}, timeout=0), ValueError, "above 0 seconds, not 0"),
     "no time at all": (
         ToolCall("1", "now", {}, timeout=float("nan")),

@@ -14,7 +14,17 @@ from typing import Any
 
 import pytest
 
-from dispatch import Dispatcher, FailureKind, Status, Tool, ToolCall, ToolError, tool, write
+from dispatch import (
+    Dispatcher,
+    FailureKind,
+    Status,
+    Tool,
+    ToolCall,
+    ToolError,
+    TurnResult,
+    tool,
+    write,
+)
 from dispatch.testing import run_in_virtual_time
 from tests.timeline import SCHEDULES, Timeline, calls, dispatched, gathered
 
@@ -93,6 +103,56 @@ def test_the_later_edit_sees_what_the_earlier_one_wrote(tmp_path: Path) -> None:
     dispatched([add], turn, root=tmp_path)
     assert {"A": "", "B": "A"} == seen
     assert "AB" == (tmp_path / "f").read_text()
+
+
+@pytest.mark.parametrize("duplicates", ["run", "coalesce", "reject"])
+def test_what_becomes_of_two_edits_of_one_file_is_an_explicit_choice(
+    tmp_path: Path, duplicates: str
+) -> None:
+    """A4: different edits are serialised whatever the choice; of two equal ones the second runs,
+    joins the first, or is refused as its duplicate; another file is never affected."""
+    files = {name: tmp_path / name for name in "fg"}
+    for file in files.values():
+        file.write_text("aa bb")
+    edit = ("edit", {"path": "f", "old": "a", "new": "x"})
+    other, elsewhere = ({"path": path, "old": "b", "new": "y"} for path in "fg")
+    turn = calls(edit, edit, ("edit", elsewhere), ("edit", other))
+
+    async def main() -> TurnResult:
+        tools = [edit_tool(tmp_path)]
+        return await Dispatcher(tools, root=tmp_path, duplicates=duplicates).run(turn)
+
+    result = run_in_virtual_time(main())
+    second = FailureKind.DUPLICATE if duplicates == "reject" else None
+    assert [None, second, None, None] == [r.failure and r.failure.kind for r in result]
+    expected = "xx yb" if duplicates == "run" else "xa yb"
+    assert [expected, "aa yb"] == [file.read_text() for file in files.values()]
+
+
+@pytest.mark.parametrize(
+    ("duplicates", "expected"), [("run", "xxx=xx"), ("coalesce", "x=x"), ("reject", "x=x")]
+)
+def test_copies_of_one_call_leave_what_the_host_chose(
+    tmp_path: Path, duplicates: str, expected: str
+) -> None:
+    """A10: three equal appends, another write, two more: each window of copies runs once, or each
+    copy does; every id is answered."""
+
+    @tool(writes="file:{path}")
+    async def append(path: str, text: str) -> None:
+        with (tmp_path / path).open("a") as file:
+            await asyncio.sleep(1)
+            file.write(text)
+
+    x, other = ("append", {"path": "f", "text": "x"}), ("append", {"path": "f", "text": "="})
+
+    async def main() -> TurnResult:
+        dispatcher = Dispatcher([append], root=tmp_path, duplicates=duplicates)
+        return await dispatcher.run(calls(x, x, x, other, x, x))
+
+    result = run_in_virtual_time(main())
+    assert expected == (tmp_path / "f").read_text()
+    assert [f"c{n}" for n in range(6)] == [each.call.id for each in result]
 
 
 def test_two_substitutions_from_worker_threads_are_both_there(tmp_path: Path) -> None:

@@ -183,6 +183,25 @@ def test_a_refusal_is_not_reported_before_an_earlier_slow_call(
     assert 0.0 == result[1].finished_at
 
 
+def test_a_call_that_is_answered_twice_has_one_result() -> None:
+    """D9: a copy times out before the call it has joined is done: the answer that comes then is
+    the other call's alone; with one id for both there are still two results, by position."""
+
+    async def main() -> None:
+        dispatcher = Dispatcher(waiting_tools(), duplicates="coalesce")
+        async with dispatcher.turn() as turn:
+            turn.submit(ToolCall("same id", *answer("a", 3)))
+            turn.submit(ToolCall("same id", *answer("a", 3), timeout=1.0))
+            turn.close()
+            told = [(each.index, each.status) async for each in turn.events()]
+            result = await turn.finish()
+        assert [(1, Status.TIMED_OUT), (0, Status.OK)] == told
+        assert [Status.OK, Status.TIMED_OUT] == [each.status for each in result]
+        assert ["a", None] == [each.value for each in result]
+
+    run_in_virtual_time(main())
+
+
 async def ignores_cancelling(seconds: float) -> None:
     """Sleep, whoever asks to stop."""
     end = asyncio.get_running_loop().time() + seconds

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dispatch import Dispatcher, Limits, Status, Tool, tool
+from dispatch import Dispatcher, Limits, ResourceTable, Status, Tool, tool
 from dispatch.testing import run_in_virtual_time
 from tests.timeline import SCHEDULES, Timeline, calls, dispatched, gathered
 
@@ -38,6 +38,80 @@ def test_a_shared_counter_loses_no_increment(declared: dict[str, Any], schedule:
     result = dispatched([increments], turn, schedule=schedule)
     assert 10 == counter
     assert list(range(1, 11)) == [each.value for each in result]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_what_two_calls_append_is_there_in_intent_order(schedule: str) -> None:
+    """T2: both read the list, wait, and write it whole; nothing is overwritten, whichever is
+    slower."""
+    state: dict[str, list[str]] = {"items": []}
+
+    async def append(text: str, seconds: float) -> None:
+        items = state["items"]
+        await asyncio.sleep(seconds)
+        state["items"] = [*items, text]
+
+    appends = Tool("append", append, writes="state:items")
+    turn = calls(*(("append", {"text": t, "seconds": s}) for t, s in (("a", 3), ("b", 1))))
+    gathered([appends], turn)
+    assert ["a"] == state["items"]
+
+    state["items"] = []
+    dispatched([appends], turn, schedule=schedule)
+    assert ["a", "b"] == state["items"]
+
+
+def test_a_session_store_keeps_the_writes_of_two_agents() -> None:
+    """T4: two dispatchers, in one call each, change one session through one table; each update is
+    atomic, those of another session do not wait for it."""
+    sessions: dict[str, dict[str, int]] = {"s": {}, "other": {}}
+    timeline = Timeline()
+
+    @tool(writes="session:{session}")
+    async def save(session: str, name: str) -> None:
+        with timeline.span(f"{session}/{name}"):
+            before = dict(sessions[session])
+            await asyncio.sleep(1)
+            sessions[session] = before | {name: len(before)}
+
+    async def main() -> None:
+        table = ResourceTable()
+        agents = [Dispatcher([save], resources=table) for _ in range(2)]
+        turns = (
+            agent.run(calls(*(("save", {"session": s, "name": name}) for s in sessions)))
+            for agent, name in zip(agents, "ab", strict=True)
+        )
+        await asyncio.gather(*turns)
+
+    run_in_virtual_time(main())
+    assert {"s": {"a": 0, "b": 1}, "other": {"a": 0, "b": 1}} == sessions
+    assert not timeline.overlap("s/a", "s/b")
+    assert timeline.overlap("s/a", "other/a")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "declared"),
+    [("serial", False), *((schedule, True) for schedule in SCHEDULES)],
+)
+def test_a_later_call_sees_what_an_earlier_one_set(schedule: str, declared: bool) -> None:
+    """T6: [set(k), use(k)]: one by one the state is passed on; side by side if it is declared."""
+    state = {"k": "old"}
+
+    async def set_(value: str) -> None:
+        await asyncio.sleep(1)
+        state["k"] = value
+
+    async def use() -> str:
+        return state["k"]
+
+    claims: list[dict[str, Any]] = (
+        [{"writes": "state:k"}, {"reads": "state:k"}] if declared else [{"safe_parallel": True}] * 2
+    )
+    tools = [Tool("set", set_, **claims[0]), Tool("use", use, **claims[1])]
+    turn = calls(("set", {"value": "new"}), ("use", {}))
+    assert [None, "old"] == gathered(tools, turn)
+    state["k"] = "old"
+    assert "new" == dispatched(tools, turn, schedule=schedule)[1].value
 
 
 def test_two_final_answers_are_both_there() -> None:

@@ -20,31 +20,48 @@ LOOKED_AT = 200
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Call `position` waits for the earlier call `cause`: `mine` overlaps its `theirs`."""
+    """Call `position` waits for the earlier call `cause`.
+
+    `pair` is its claim and the other's that exclude each other; None if it was named in `after`.
+    """
 
     position: int
     cause: int
-    mine: Claim
-    theirs: Claim
+    pair: tuple[Claim, Claim] | None
 
 
 class ConflictGraph:
-    """Calls by position, in intent order, with their claims and what each waits for."""
+    """Calls by position, with their claims and what each waits for; entered in admission order.
+
+    Every question but `add` may be asked once all calls from 0 on have been entered.
+    """
 
     def __init__(self) -> None:
         self.index = ConflictIndex()
-        self.claims: list[tuple[Claim, ...]] = []
-        self.nodes: list[int] = []
+        self.claims: dict[int, tuple[Claim, ...]] = {}
+        self.nodes: dict[int, int] = {}
+        self.after: dict[int, tuple[int, ...]] = {}
+        """Per node that waits for named calls: their nodes."""
         self._sizes: list[int] = []
         self._known: dict[tuple[int, ...], tuple[list[int], int]] = {}
 
-    def add(self, claims: tuple[Claim, ...]) -> int:
-        """Enter the next call and return its node."""
-        position = len(self.claims)
-        node = self.index.add(position, claims)
-        self.claims.append(claims)
-        self.nodes.append(node)
+    def add(self, position: int, claims: tuple[Claim, ...], after: Iterable[int] = ()) -> int:
+        """Enter the next call, which waits for the calls at the positions `after` too."""
+        named = tuple(self.nodes[other] for other in after) if after else ()
+        node = self.index.add(position, claims, named)
+        self.claims[position] = claims
+        self.nodes[position] = node
+        if named:
+            self.after[node] = named
         return node
+
+    def conflicts(self, node: int) -> Sequence[int]:
+        """The nodes that this one waits for because of its claims."""
+        before = self.index.predecessors[node]
+        named = self.after.get(node)
+        if not named:
+            return before
+        return [other for other in before if other not in named or self._conflict(node, other)]
 
     def __len__(self) -> int:
         return len(self.claims)
@@ -53,7 +70,7 @@ class ConflictGraph:
         """The topological generations: no conflict inside a group, each follows from the last."""
         depths = self._depths([1.0] * len(self))
         groups: list[list[int]] = []
-        for position, node in enumerate(self.nodes):
+        for position, node in self._in_order():
             generation = round(depths[node]) - 1
             while len(groups) <= generation:
                 groups.append([])
@@ -74,7 +91,7 @@ class ConflictGraph:
             for other in before:
                 parent[find(other)] = find(node)
         clusters: dict[int, list[int]] = {}
-        for position, node in enumerate(self.nodes):
+        for position, node in self._in_order():
             clusters.setdefault(find(node), []).append(position)
         return tuple(tuple(cluster) for cluster in clusters.values())
 
@@ -83,7 +100,7 @@ class ConflictGraph:
         if not self.nodes:
             return ()
         depths = self._depths(self._weights(durations))
-        node = max(self.nodes, key=lambda candidate: (depths[candidate], -candidate))
+        node = max(self.nodes.values(), key=lambda candidate: (depths[candidate], -candidate))
         path = []
         while node >= 0:
             if self.index.positions[node] >= 0:
@@ -114,16 +131,21 @@ class ConflictGraph:
 
         A call that a nearer one waits for already is left out. For explaining, not scheduling.
         """
-        nodes = tuple(self.index.predecessors[self.nodes[position]])
+        node = self.nodes[position]
+        named = self.after.get(node, ())
+        nodes = tuple(other for other in self.index.predecessors[node] if other not in named)
         causes, more = self._nearest(nodes)
+        told = [self.index.positions[other] for other in reversed(named)]
+        causes = [*told, *(cause for cause in causes if cause not in told)]
         return [self.wait(position, cause) for cause in causes], more
 
     def wait(self, position: int, cause: int) -> Wait:
-        """Why `position` waits for the conflicting earlier call `cause`."""
+        """Why `position` waits for the conflicting, or named, earlier call `cause`."""
         pair = conflict(self.claims[position], self.claims[cause])
-        if pair is None:
+        named = self.after.get(self.nodes[position], ())
+        if pair is None and self.nodes[cause] not in named:
             raise ValueError(f"call {position} does not conflict with call {cause}")
-        return Wait(position, cause, *pair)
+        return Wait(position, cause, pair)
 
     def _nearest(self, nodes: tuple[int, ...]) -> tuple[list[int], int]:
         """The calls that these nodes are or stand for, as `waits` wants them.
@@ -167,6 +189,15 @@ class ConflictGraph:
             for before in self.index.predecessors[node]:
                 chains[before] = max(chains[before], chains[node])
         return chains
+
+    def _in_order(self) -> list[tuple[int, int]]:
+        """(position, node) of every call, in intent order."""
+        return sorted(self.nodes.items())
+
+    def _conflict(self, node: int, other: int) -> bool:
+        positions = self.index.positions
+        first, second = positions[node], positions[other]
+        return conflict(self.claims[first], self.claims[second]) is not None
 
     def _weights(self, durations: Sequence[float] | None) -> Sequence[float]:
         if durations is None:

@@ -16,7 +16,7 @@ clears what is below it, since every later conflict there passes through it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from dispatch.claims import TOOL, WRITE, Claim
 
@@ -24,11 +24,17 @@ from dispatch.claims import TOOL, WRITE, Claim
 class _Chain:
     """Nodes that a later claim may wait for together; `joined` makes one node of them, once."""
 
-    __slots__ = ("join", "pending")
+    __slots__ = ("join", "newest", "pending")
 
     def __init__(self) -> None:
         self.join = -1
+        self.newest = -1
         self.pending: list[int] = []
+
+    def append(self, node: int) -> None:
+        if self.newest != node:
+            self.newest = node
+            self.pending.append(node)
 
     def joined(self, index: ConflictIndex) -> int:
         pending = self.pending
@@ -65,7 +71,7 @@ class _Node:
         elif self.mode != mode or mode == WRITE:
             self.before = self.run.joined(index)
             self.run, self.mode = _Chain(), mode
-        self.run.pending.append(node)
+        self.run.append(node)
         if mode == WRITE and self.below:
             self.below = {}
 
@@ -82,9 +88,12 @@ class ConflictIndex:
         self.positions: list[int] = []
         """Per node: the position of its call, or -1 for a join."""
 
-    def add(self, position: int, claims: Iterable[Claim]) -> int:
-        """Enter the next call; the claims must name each key once."""
-        waits: dict[int, None] = {}
+    def add(self, position: int, claims: Iterable[Claim], after: Iterable[int] = ()) -> int:
+        """Enter the next call; the claims must name each key once.
+
+        `after` are nodes that it waits for whatever it claims.
+        """
+        waits: dict[int, None] = dict.fromkeys(after)
         paths = [(self._look_up(claim, waits), claim.mode) for claim in claims]
         waits.pop(-1, None)
         node = self._append(position, list(waits))
@@ -94,9 +103,15 @@ class ConflictIndex:
                 chain = above.below.get(mode)
                 if chain is None:
                     chain = above.below[mode] = _Chain()
-                if not chain.pending or chain.pending[-1] != node:
-                    chain.pending.append(node)
+                chain.append(node)
         return node
+
+    def touched_since(self, claims: Iterable[Claim], node: int) -> bool:
+        """Whether a call that conflicts with these claims was entered after this one's node.
+
+        The claims must be those that `node` was entered with. Nothing changes.
+        """
+        return any(newest > node for claim in claims for newest in self._newest(claim))
 
     def join(self, predecessors: list[int]) -> int:
         """A node that stands for all of these; it takes no time."""
@@ -106,6 +121,23 @@ class ConflictIndex:
         self.predecessors.append(predecessors)
         self.positions.append(position)
         return len(self.positions) - 1
+
+    def _newest(self, claim: Claim) -> Iterator[int]:
+        """Of each set of calls that conflict with the claim, the latest (or a join behind it)."""
+        key, mode = claim
+        node: _Node | None = self._tools if key[:1] == (TOOL,) else self._root
+        for segment in (*key, None):
+            if node is None:
+                return
+            if node.run is not None:
+                exclusive = node.mode != mode or mode == WRITE
+                yield node.run.newest if exclusive else node.before
+            if segment is not None:
+                node = node.children.get(segment)
+        if node is not None:
+            for other, chain in node.below.items():
+                if other != mode or mode == WRITE:
+                    yield chain.newest
 
     def _look_up(self, claim: Claim, waits: dict[int, None]) -> list[_Node]:
         key, mode = claim

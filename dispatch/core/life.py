@@ -6,6 +6,8 @@ from enum import IntEnum, StrEnum, auto
 from typing import Any
 
 from dispatch.call import FailureKind, Phase, Status
+from dispatch.claims import Claim
+from dispatch.core.groups import REST
 
 
 class CallState(StrEnum):
@@ -15,6 +17,7 @@ class CallState(StrEnum):
     QUEUED = "queued"
     READY = "ready"
     RUNNING = "running"
+    SUSPENDED = "suspended"
     STOPPING = "stopping"
     ENDED = "ended"
     SETTLED = "settled"
@@ -29,11 +32,32 @@ class TurnState(StrEnum):
     GONE = "gone"
 
 
-class Do(IntEnum):
-    """What the driver is asked to do about a call (or, for the last two, the turn)."""
+class TicketState(StrEnum):
+    """The one ticket with which an all-or-nothing turn takes all its claims, if it takes one."""
 
+    NONE = "none"
+    WANTED = "wanted"
+    QUEUED = "queued"
+    GRANTED = "granted"
+
+
+class GateKind(StrEnum):
+    """What gates a call has to pass: none, some, or some that may change what it claims."""
+
+    NONE = "none"
+    ASKS = "asks"
+    REWRITES = "rewrites"
+
+
+class Do(IntEnum):
+    """What the driver is asked to do about a call, or about the turn (position -1)."""
+
+    RESOLVE = auto()
+    """Fill in the values of other calls; answer with `known`, or `refused`."""
+    ASK = auto()
+    """Ask the gates; answer with `allowed`, `known` or `refused`."""
     ENTER = auto()
-    """Ask the table for the call's claims; answer with `granted`."""
+    """Ask the table for the claims; answer with `granted`."""
     REQUEST = auto()
     """Ask for slots; answer with `started`."""
     WITHDRAW = auto()
@@ -47,25 +71,31 @@ class Do(IntEnum):
     FREE = auto()
     """Give the slots back."""
     END = auto()
-    """The call's result is final."""
+    """The call has its result; it may still change if its group is undone."""
     SETTLE = auto()
     """Give the claims back."""
+    HOLD = auto()
+    """The claims pass to the turn."""
+    UNDO = auto()
+    """Run the compensations of the groups that failed; answer with `undone`."""
+    REVISE = auto()
+    """The call's result changed because its group was undone."""
     DECIDE = auto()
-    """Every call has its result."""
+    """Every result is final: give back, or pass up, what the turn holds."""
     LEAVE = auto()
     """Nothing of the turn is left anywhere."""
 
 
 Action = tuple[Do, int]
 """One thing to do, and the position of the call (-1 for the turn)."""
+TURN = -1
+"""In place of a position: the turn itself."""
 
 
 PHASES = {
     CallState.PLANNED: Phase.ORDER,
     CallState.QUEUED: Phase.LOCK,
     CallState.READY: Phase.SLOT,
-    CallState.RUNNING: Phase.RUN,
-    CallState.STOPPING: Phase.RUN,
 }
 STOP_KINDS = {
     Status.CANCELLED: FailureKind.CANCELLED,
@@ -74,63 +104,92 @@ STOP_KINDS = {
 
 
 class CallRecord:
-    """What the turn machine knows of one call.
+    """What the turn machine knows of one call; the attributes here are the defaults.
 
-    `alive` says whether its tool may still be doing something, `asked` what it will have ended as
-    if it stops now, `cancelled` whether its task was cancelled, `waited` whether anything stood
-    before it in its turn, `serialized` whether that was a conflicting call. `status`, `kind`,
-    `phase` and `cause` describe the ending.
+    How it came: the ids in `names` that it names, those in `refs` whose values it takes,
+    `same` equal for identical calls, its `group` and `gate`. `late` while its claims are unknown,
+    `gated` while a gate has not answered, `deferred` while its gates are not asked because it may
+    join an identical call. `targets` and `ref_targets` are the positions it names; `node` its place
+    in the graph (-1: none yet); `leader` the call it has joined (-1: none), with `followers`.
+
+    `alive` says whether its tool may still be doing something, `open_turns` how many turns nested
+    in it are not gone, `held_up` whether one of them has a call that was given up, `waits` how many
+    reasons it has to be suspended; `asked` what it will have ended as if it stops now, `cancelled`
+    whether its task was cancelled. `waited` says whether anything stood before it in its turn,
+    `serialized` whether that was a conflicting call.
+    `status`, `kind`, `phase`, `cause` and `note` describe the ending; `by_policy` whether its
+    group's policy ended it; `counted` whether the policy counts it.
     """
 
-    __slots__ = (
-        "alive",
-        "asked",
-        "cancelled",
-        "cause",
-        "conflicting",
-        "heeds_token",
-        "kind",
-        "node",
-        "phase",
-        "position",
-        "serialized",
-        "state",
-        "status",
-        "waited",
-    )
+    state = CallState.PLANNED
+    claims: tuple[Claim, ...] = ()
+    names: tuple[str, ...] = ()
+    refs: tuple[str, ...] = ()
+    same: str | None = None
+    group = REST
+    gate = GateKind.NONE
+    late = False
+    gated = False
+    deferred = False
+    targets: tuple[int, ...] = ()
+    ref_targets: tuple[int, ...] = ()
+    node = -1
+    leader = -1
+    followers: tuple[int, ...] = ()
+    alive = False
+    heeds_token = False
+    open_turns = 0
+    held_up = False
+    waits = 0
+    asked: Status | None = None
+    cancelled = False
+    conflicting = False
+    serialized = False
+    waited = False
+    status: Status | None = None
+    kind: FailureKind | None = None
+    phase: Phase | None = None
+    cause: int | None = None
+    note = ""
+    by_policy = False
+    counted = True
 
-    def __init__(self, position: int, node: int) -> None:
+    def __init__(self, position: int) -> None:
         self.position = position
-        self.node = node
-        self.state = CallState.PLANNED
-        self.alive = False
-        self.heeds_token = False
-        self.asked: Status | None = None
-        self.cancelled = False
-        self.conflicting = False
-        self.serialized = False
-        self.waited = False
-        self.status: Status | None = None
-        self.kind: FailureKind | None = None
-        self.phase: Phase | None = None
-        self.cause: int | None = None
+
+    @property
+    def may_never_settle(self) -> bool:
+        """Whether it, or a call nested in it, was given up; asked once it has ended."""
+        return self.alive or (self.held_up and self.open_turns > 0)
 
     def dump(self) -> dict[str, Any]:
-        """The record as JSON types."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        """What differs from the defaults, as JSON types."""
+        state = dict(vars(self))
+        if self.claims:
+            state["claims"] = [[list(claim.key), claim.mode] for claim in self.claims]
+        return state
 
     @classmethod
     def load(cls, state: dict[str, Any]) -> CallRecord:
         """The record that `dump` described."""
-        record = cls(state["position"], state["node"])
+        record = cls(state["position"])
         for name, value in state.items():
-            kind = _ENUMS.get(name)
-            setattr(record, name, value if kind is None or value is None else kind(value))
+            setattr(record, name, value if value is None else _LOAD.get(name, _plain)(value))
         return record
 
 
-_ENUMS: dict[str, type[StrEnum]] = {
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _claims(value: Any) -> tuple[Claim, ...]:
+    return tuple(Claim(tuple(key), mode) for key, mode in value)
+
+
+_LOAD: dict[str, Any] = {
+    "claims": _claims,
     "state": CallState,
+    "gate": GateKind,
     "asked": Status,
     "status": Status,
     "kind": FailureKind,

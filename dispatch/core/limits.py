@@ -1,76 +1,32 @@
-"""Slots: how many calls may run at once, in all, per tool and per tag. Pure.
+"""Slots: how many calls may run at once, in all, per tool and per tag; and rates. Pure.
 
-Owns who holds a slot and who waits for one. A request names the limits it counts against; it
-gets all of them in one step or none. Knows nothing of calls, claims or time.
+Owns who holds a slot and who waits for one. A request names all that it may count against; it gets
+slots and rate tokens in one step or nothing. Knows nothing of calls and claims; `now` is passed in.
 
-Order: among the requests whose limits have room, the turn whose request was ready first goes
-first; within one turn, the longest remaining chain of conflicts (list scheduling, Graham 1966),
-then the earlier request. A request that waits for one limit never holds back a request that does
-not need it: waiting requests are kept apart by the set of limits they need.
+Order: requests that resume go first, as they came. Among the others whose limits have room and
+whose rates are open, the turn whose request was ready first goes first; within one turn, the
+longest remaining chain of conflicts (list scheduling, Graham 1966), then the earlier request. Only
+requests whose slots are free stand in a rate's queue, and it goes strictly by arrival. A request
+never waits for a limit or rate that it does not need.
+
+Except for the bound: a request that was passed 8 times its smallest limit of a tool or tag, each
+time by a younger one that took a slot it needs too, goes first, and for the oldest such request the
+free slots of its limits (not of the total) are kept; a resuming request may take them all the same.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-Dimensions = tuple[str, ...]
+from dispatch.core.lines import Line, Need, Request, Scope, arrival, urgency
+from dispatch.core.rates import Bucket, Rate, changed
 
-
-class _Queue:
-    """The waiting requests of one turn that need the same limits."""
-
-    __slots__ = ("chains", "dimensions", "heap", "order", "turn")
-
-    def __init__(self, turn: int, dimensions: Dimensions) -> None:
-        self.turn = turn
-        self.dimensions = dimensions
-        self.chains: dict[int, int] = {}
-        self.order: deque[int] = deque()
-        self.heap: list[tuple[int, int]] = []
-
-    def push(self, number: int, chain: int) -> None:
-        if number not in self.chains:
-            self.order.append(number)
-        self.chains[number] = chain
-        heapq.heappush(self.heap, (-chain, number))
-
-    def oldest(self) -> int:
-        """The number of the request that was ready first; what has left is dropped on the way."""
-        while self.order[0] not in self.chains:
-            self.order.popleft()
-        return self.order[0]
-
-    def best(self) -> tuple[int, int]:
-        """(minus chain, number) of the request with the longest chain; stale entries go."""
-        while self.chains.get(self.heap[0][1]) != -self.heap[0][0]:
-            heapq.heappop(self.heap)
-        return self.heap[0]
-
-
-class _Line:
-    """The queues of all turns that need the same limits, and whose request was ready first."""
-
-    __slots__ = ("dimensions", "heap", "queues")
-
-    def __init__(self, dimensions: Dimensions) -> None:
-        self.dimensions = dimensions
-        self.queues: dict[int, _Queue] = {}
-        self.heap: list[tuple[int, int]] = []
-
-    def first(self) -> tuple[int, int]:
-        """(number, turn) of the request that was ready first; stale entries are put right."""
-        while True:
-            number, turn = self.heap[0]
-            queue = self.queues.get(turn)
-            if queue is None:
-                heapq.heappop(self.heap)
-            elif queue.oldest() != number:
-                heapq.heapreplace(self.heap, (queue.oldest(), turn))
-            else:
-                return number, turn
+_REMEMBERED = (
+    1024  # needs may be without number (a tag per task): what is known of them is not kept
+)
+_EMPTY_LINES = 64
 
 
 class SlotMachine:
@@ -81,82 +37,160 @@ class SlotMachine:
         total: int,
         per_tool: Mapping[str, int] | None = None,
         per_tag: Mapping[str, int] | None = None,
+        rates: Mapping[str, Rate] | None = None,
     ) -> None:
         self.total = total
-        self.limits = {
-            **{f"tool:{name}": limit for name, limit in (per_tool or {}).items()},
-            **{f"tag:{name}": limit for name, limit in (per_tag or {}).items()},
-        }
-        self.used = dict.fromkeys(self.limits, 0)
-        self.holders: dict[int, Dimensions] = {}
-        self._waiting: dict[int, _Queue] = {}
-        self._lines: dict[Dimensions, _Line] = {}
+        self.limits: dict[str, int] = {}
+        self.used: dict[str, int] = {}
+        self.buckets: dict[str, Bucket] = {}
+        self.holders: dict[int, Request] = {}
+        self.queue: dict[int, Request] = {}
+        self._excess: dict[str, int] = {}
+        self._lines: dict[tuple[Scope, bool], Line] = {}
+        self._scopes: dict[Need, Scope] = {}
         self._numbers = 0
+        self._now = 0.0
+        self.change(per_tool=per_tool, per_tag=per_tag, rates=rates)
 
-    def dimensions(self, tool: str, tags: Iterable[str]) -> Dimensions:
-        """The limits that a call of this tool with these tags counts against, beside the total."""
-        names = [f"tool:{tool}", *sorted(f"tag:{tag}" for tag in tags)]
-        return tuple(name for name in names if name in self.limits)
+    @staticmethod
+    def need(tool: str, tags: Iterable[str], cost: float = 1.0) -> Need:
+        """Everything a call of this tool with these tags may count against."""
+        return Need(tool, tuple(sorted(tags)) if tags else (), cost)
 
-    def request(self, turn: int, dimensions: Dimensions, chain: int) -> int:
-        """Ask for slots; returns the request's number. `take` says when it may start."""
+    def refused(self, need: Need) -> str | None:
+        """The name of a rate whose burst the cost is above, so that the call could never run."""
+        for name in self._scope(need)[1]:
+            if need.cost > self.buckets[name].rate.capacity:
+                return name
+        return None
+
+    def request(
+        self, turn: int, need: Need, chain: int, *, resuming: bool = False, rated: bool = True
+    ) -> int:
+        """Ask for slots; returns the request's number. `take` says when it may start.
+
+        A call that goes on after it was suspended is `resuming`. Without `rated` it takes no
+        tokens, as it should unless it begins another attempt.
+        """
         self._numbers += 1
-        self._enqueue(self._numbers, turn, dimensions, chain)
+        self._enqueue(Request(self._numbers, turn, need, chain, resuming, rated))
         return self._numbers
 
-    def take(self) -> int | None:
-        """The number of the next request that may start now, with its slots taken; or None."""
-        if len(self.holders) >= self.total or not self._waiting:
+    def take(self, now: float) -> int | None:
+        """The number of the next request that may start now, slots and tokens taken; or None."""
+        if self.buckets:
+            self._now = max(self._now, now)
+        if not self.queue or len(self.holders) >= self.total:
             return None
-        open_lines = [line for line in self._lines.values() if line.queues and self._has_room(line)]
-        if not open_lines:
+        request = self._next(now)
+        if request is None:
             return None
-        turn = min(line.first() for line in open_lines)[1]
-        queues = [line.queues[turn] for line in open_lines if turn in line.queues]
-        number = min(queue.best() for queue in queues)[1]
-        dimensions = self._waiting[number].dimensions
-        self.withdraw(number)
-        self._hold(number, dimensions)
-        return number
+        line = self._leave(request)
+        for name in line.rates:
+            self.buckets[name].spend(request.need.cost, now)
+        self._hold(request, line.slots)
+        if line.slots and not line.resuming:
+            self._pass(request)
+        return request.number
 
     def release(self, number: int) -> None:
         """Give the slots of a started request back."""
-        for name in self.holders.pop(number):
+        for name in self.holders.pop(number).slots:
             self.used[name] -= 1
+        self._excess = self._excess and self._exceeded()
 
     def withdraw(self, number: int) -> None:
         """Take back a request that has not started."""
-        queue = self._waiting.pop(number)
-        del queue.chains[number]
-        if not queue.chains:
-            del self._lines[queue.dimensions].queues[queue.turn]
+        self._leave(self.queue[number])
 
     def prefer(self, number: int, chain: int) -> None:
         """The chain behind a request has become known; without effect once it has started."""
-        queue = self._waiting.get(number)
-        if queue is not None and queue.chains[number] != chain:
-            queue.push(number, chain)
+        request = self.queue.get(number)
+        if request is not None and request.line is not None and request.chain != chain:
+            request.line.prefer(request, chain)
 
     def waiting(self, number: int) -> bool:
         """Whether the request has not been given its slots yet."""
-        return number in self._waiting
+        return number in self.queue
+
+    def swap(self, number: int, need: Need) -> bool:
+        """Exchange a holder's slots for those of `need`, if there is room for them at once.
+
+        Its own slots count as free. Takes no tokens. False if there is no room; nothing has
+        changed then.
+        """
+        holder = self.holders[number]
+        slots = self._scope(need)[0]
+        for name in holder.slots:
+            self.used[name] -= 1
+        room = len(self.holders) <= self.total and self._have_room(slots)
+        if room:
+            holder.need = need
+        self._hold(holder, slots if room else holder.slots)
+        self._excess = self._excess and self._exceeded()
+        return room
+
+    def change(
+        self,
+        *,
+        total: int | None = None,
+        per_tool: Mapping[str, int | None] | None = None,
+        per_tag: Mapping[str, int | None] | None = None,
+        rates: Mapping[str, Rate | None] | None = None,
+    ) -> None:
+        """Change what is named, and only that; None for a name removes its limit or rate.
+
+        Raised limits let requests start at the next `take`; with lowered ones holders finish; 0
+        pauses. A changed rate keeps its tokens, as far as its burst holds them.
+        """
+        self.total = self.total if total is None else total
+        limits: dict[str, int | None] = dict(self.limits)
+        limits |= {f"tool:{name}": limit for name, limit in (per_tool or {}).items()}
+        limits |= {f"tag:{name}": limit for name, limit in (per_tag or {}).items()}
+        self.limits = {name: limit for name, limit in limits.items() if limit is not None}
+        self.buckets = changed(self.buckets, rates or {}, self._now)
+        if per_tool or per_tag or rates:
+            self._rebuild()
+        self._excess = self._exceeded()
+
+    def wake_at(self, now: float) -> float | None:
+        """The earliest moment at which a request that only waits for its rate could start."""
+        wake = self.next_wake(now)
+        return None if wake is None else wake[0]
+
+    def next_wake(self, now: float) -> tuple[float, int] | None:
+        """The moment of `wake_at`, and the request that could start then."""
+        if not self.buckets or not self.queue or len(self.holders) >= self.total:
+            return None
+        kept = self._kept()
+        offers = [(line, line.front(kept)) for line in self._open_lines(kept)]
+        moments = [
+            (max(now, self._opens_at(line, request)), request.number)
+            for line, request in _heads(offers)
+            if line.rates
+        ]
+        return min(moments, default=None)
+
+    def rate_since(self, number: int) -> float | None:
+        """Since when the request has only waited for its rates; None if it has not.
+
+        Still known after it has started, until its release.
+        """
+        request = self.queue.get(number) or self.holders.get(number)
+        return None if request is None else request.rate_since
 
     def validate(self) -> None:
         """Raise `AssertionError` if a limit is exceeded or the books do not balance."""
+        held = [name for request in self.holders.values() for name in request.slots]
+        lined = [line for line in self._lines.values() if line.live]
         checks = {
-            "within the total": len(self.holders) <= self.total,
-            "every limit kept": all(self.used[name] <= self.limits[name] for name in self.limits),
-            "use adds up": all(
-                used == sum(name in held for held in self.holders.values())
-                for name, used in self.used.items()
+            "within the limits, but for lowered ones": self._exceeded() == self._excess,
+            "use adds up": self.used == {name: held.count(name) for name in self.limits},
+            "every request in one line": len(self.queue) == sum(line.live for line in lined),
+            "lines are known": all(request.line in lined for request in self.queue.values()),
+            "no more tokens than the burst": all(
+                bucket.tokens <= bucket.rate.capacity for bucket in self.buckets.values()
             ),
-            "queues agree": set(self._waiting)
-            == {
-                number
-                for line in self._lines.values()
-                for queue in line.queues.values()
-                for number in queue.chains
-            },
         }
         broken = [name for name, holds in checks.items() if not holds]
         if broken:
@@ -167,12 +201,12 @@ class SlotMachine:
         return {
             "total": self.total,
             "limits": dict(self.limits),
+            "rates": {name: bucket.dump() for name, bucket in self.buckets.items()},
+            "excess": dict(self._excess),
             "numbers": self._numbers,
-            "holders": [[number, list(names)] for number, names in self.holders.items()],
-            "waiting": [
-                [number, queue.turn, list(queue.dimensions), queue.chains[number]]
-                for number, queue in self._waiting.items()
-            ],
+            "now": self._now,
+            "holders": [request.dump() for request in self.holders.values()],
+            "waiting": [request.dump() for request in self.queue.values()],
         }
 
     @classmethod
@@ -180,32 +214,133 @@ class SlotMachine:
         """The machine that `dump` described."""
         machine = cls(state["total"])
         machine.limits = dict(state["limits"])
-        machine.used = dict.fromkeys(machine.limits, 0)
+        machine.buckets = {name: Bucket.load(bucket) for name, bucket in state["rates"].items()}
+        machine._excess = dict(state["excess"])
         machine._numbers = state["numbers"]
-        for number, names in state["holders"]:
-            machine._hold(number, tuple(names))
-        for number, turn, names, chain in state["waiting"]:
-            machine._enqueue(number, turn, tuple(names), chain)
+        machine._now = state["now"]
+        machine.holders = {held[0]: Request.load(held) for held in state["holders"]}
+        machine.queue = {waits[0]: Request.load(waits) for waits in state["waiting"]}
+        machine._rebuild()
         return machine
 
-    def _enqueue(self, number: int, turn: int, dimensions: Dimensions, chain: int) -> None:
-        line = self._lines.get(dimensions)
-        if line is None:
-            line = self._lines[dimensions] = _Line(dimensions)
-        queue = line.queues.get(turn)
-        if queue is None:
-            queue = line.queues[turn] = _Queue(turn, dimensions)
-            heapq.heappush(line.heap, (number, turn))
-        queue.push(number, chain)
-        self._waiting[number] = queue
+    # Inside
 
-    def _hold(self, number: int, dimensions: Dimensions) -> None:
-        self.holders[number] = dimensions
-        for name in dimensions:
+    def _scope(self, need: Need) -> Scope:
+        """The limits and rates there are for a need."""
+        scope = self._scopes.get(need)
+        if scope is None:
+            if len(self._scopes) >= _REMEMBERED:
+                self._scopes.clear()
+            slots = tuple(name for name in need.slots if name in self.limits)
+            rates = tuple(name for name in need.rates if name in self.buckets)
+            scope = self._scopes[need] = (slots, rates)
+        return scope
+
+    def _enqueue(self, request: Request) -> None:
+        scope = self._scope(request.need)
+        if not request.rated:
+            scope = (scope[0], ())
+        line = self._lines.get((scope, request.resuming))
+        if line is None:
+            if len(self._lines) >= _EMPTY_LINES:
+                self._lines = {key: line for key, line in self._lines.items() if line.live}
+            line = Line(scope, request.resuming, self.limits)
+            self._lines[scope, request.resuming] = line
+        line.add(request)
+        self.queue[request.number] = request
+
+    def _leave(self, request: Request) -> Line:
+        line = request.line
+        assert line is not None, "it waits"  # noqa: S101 - for the type checker
+        line.remove(request)
+        del self.queue[request.number]
+        return line
+
+    def _hold(self, request: Request, slots: tuple[str, ...]) -> None:
+        self.holders[request.number] = request
+        request.slots = slots
+        for name in slots:
             self.used[name] += 1
 
-    def _has_room(self, line: _Line) -> bool:
-        for name in line.dimensions:  # noqa: SIM110 - a generator costs more than all the rest
+    def _pass(self, request: Request) -> None:
+        """Count for every older request that needs a slot which this one took."""
+        for line in self._lines.values():
+            if line.live and line.shares(request.slots):
+                line.pass_before(request.number)
+
+    def _next(self, now: float) -> Request | None:
+        kept = self._kept() if self.limits else None
+        lines = self._open_lines(kept)
+        offers = [(line, line.front(kept)) for line in lines]
+        if self.buckets:
+            offers = [offer for offer in _heads(offers) if self._opens_at(*offer) <= now]
+        if not offers:
+            for line in lines:
+                line.stand(kept, now)
+            return None
+        line, first = offers[0] if len(offers) == 1 else min(offers, key=_precedence)
+        if first.resuming or first.late:
+            return first
+        if len(offers) == 1:
+            return line.best(first.turn, kept)
+        best = [line.best(first.turn, kept) for line, _request in offers]
+        return min(filter(None, best), key=urgency)
+
+    def _kept(self) -> Request | None:
+        """The oldest late request, for which slots are kept; unless a limit of it is paused."""
+        late = [line.late[0] for line in self._lines.values() if line.late and not line.paused]
+        return min(late, key=arrival, default=None)
+
+    def _open_lines(self, kept: Request | None) -> list[Line]:
+        """The lines with room in their limits; what is kept for one is room for no other."""
+        lines = [line for line in self._lines.values() if line.live and self._have_room(line.slots)]
+        if kept is None:
+            return lines
+        return [
+            line
+            for line in lines
+            if line.resuming or line is kept.line or not line.shares(kept.slots)
+        ]
+
+    def _have_room(self, slots: tuple[str, ...]) -> bool:
+        for name in slots:  # noqa: SIM110 - a generator costs more than all the rest
             if self.used[name] >= self.limits[name]:
                 return False
         return True
+
+    def _opens_at(self, line: Line, request: Request) -> float:
+        moments = [self.buckets[name].opens_at(request.need.cost) for name in line.rates]
+        return max(moments, default=-math.inf)
+
+    def _exceeded(self) -> dict[str, int]:
+        """What is used beyond a limit."""
+        used, limits = self.used | {"": len(self.holders)}, self.limits | {"": self.total}
+        return {name: count for name, count in used.items() if count > limits[name]}
+
+    def _rebuild(self) -> None:
+        """Work out again what everything counts against."""
+        waiting = list(self.queue.values())
+        self._lines.clear()
+        self._scopes.clear()
+        self.used = dict.fromkeys(self.limits, 0)
+        for request in self.holders.values():
+            self._hold(request, self._scope(request.need)[0])
+        for request in waiting:
+            self._enqueue(request)
+
+
+def _heads(offers: list[tuple[Line, Request]]) -> list[tuple[Line, Request]]:
+    """The requests that stand first in the queues of all their rates; so do those without."""
+    first: dict[str, int] = {}
+    for line, request in offers:
+        for name in line.rates:
+            first[name] = min(request.number, first.get(name, request.number))
+    return [
+        (line, request)
+        for line, request in offers
+        if all(first[name] == request.number for name in line.rates)
+    ]
+
+
+def _precedence(offer: tuple[Line, Request]) -> tuple[int, int]:
+    return offer[1].rank, offer[1].number

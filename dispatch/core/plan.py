@@ -15,7 +15,7 @@ from itertools import pairwise
 from dispatch.call import ToolCall
 from dispatch.claims import Claim
 from dispatch.core.graph import ConflictGraph, Wait
-from dispatch.core.schedules import Schedule, whole_turn_edges
+from dispatch.core.schedules import Schedule, part_barriers
 from dispatch.render import one_line
 
 Limits = Mapping[str, int]
@@ -170,14 +170,18 @@ class Plan:
         return one_line(f"#{position} {call.name}" + (f" ({call.id})" if call.id else ""))
 
     def _reason(self, wait: Wait) -> str:
-        mine, theirs = self._shown(wait.mine), self._shown(wait.theirs)
-        return f"{self._label(wait.cause)}: {mine} overlaps {theirs}"
+        return f"{self._label(wait.cause)}: {self._why(wait)}"
+
+    def _why(self, wait: Wait) -> str:
+        if wait.pair is None:
+            return "named in after"
+        mine, theirs = wait.pair
+        return f"{self._shown(mine)} overlaps {self._shown(theirs)}"
 
     def _edge_reason(self, before: int, after: int) -> str:
         if before < 0 or after < 0:
             return "any of the join" if before < 0 else "member of the join"
-        wait = self._graph.wait(after, before)
-        return f"{self._shown(wait.mine)} overlaps {self._shown(wait.theirs)}"
+        return self._why(self._graph.wait(after, before))
 
     def _call_lines(self, position: int) -> list[str]:
         lines = [self._label(position)]
@@ -244,16 +248,22 @@ class Plan:
         }
 
     def _scheduled(self) -> list[tuple[int, int]]:
-        """The waits that the schedule adds; barriers are numbered after the joins."""
-        if self.schedule is Schedule.SERIAL:
-            return [(i - 1, i) for i in range(1, len(self.calls))]
+        """The waits that the schedule adds; barriers are numbered after the joins.
+
+        A barrier between single calls is drawn as an edge.
+        """
         names = self._node_names()
-        edges = whole_turn_edges(self.schedule, self._graph)
-        return [
-            (names.get(before, before), names.get(node, node))
-            for node, waits in edges.items()
-            for before in waits
-        ]
+        barrier = len(self._graph.index.positions)
+        pairs = []
+        nodes = list(self._graph.nodes.values())
+        for before, behind in part_barriers(self.schedule, self._graph, (), nodes):
+            if len(before) == len(behind) == 1:
+                pairs.append((names[before[0]], names[behind[0]]))
+                continue
+            pairs += [(names[node], barrier) for node in before]
+            pairs += [(barrier, names[node]) for node in behind]
+            barrier += 1
+        return pairs
 
     def _joins(self) -> list[int]:
         """The numbers of the nodes that are no calls: joins, then barriers."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dispatch.call import Status, ToolResult
+
+SUSPENDED = "suspended"
+"""The cause of waiting that is not counted as running, though the tool has started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,17 +17,17 @@ class TurnStats:
     """Measures of one turn; times in seconds.
 
     `makespan` is from the first submission to the last result. `run_time` is the sum of the run
-    times and `parallelism_factor` that sum over the makespan (1.0 is a serial run without gaps).
-    `conflicting` counts calls with a conflicting predecessor, `conflict_serialized` those that
-    really waited for one. `waits` has seconds by cause, one phase at a time, over all calls.
-    `peak` is the most calls that ran at once; `lower_bound` what no schedule could beat with these
-    run times under these limits; `statuses` counts results by status.
+    times, without the time that calls were suspended, and `parallelism_factor` that sum over the
+    makespan (1.0 is a serial run without gaps). `conflicting` counts calls with a conflicting
+    predecessor, `conflict_serialized` those that really waited for one. `waits` has seconds by
+    cause, one phase at a time, over all calls. `peak` is the most calls that ran at once;
+    `lower_bound` what no schedule could beat with these run times under these limits; `statuses`
+    counts results by status.
     """
 
     calls: int
     makespan: float
     run_time: float
-    parallelism_factor: float
     conflicting: int
     conflict_serialized: int
     peak: int
@@ -32,11 +35,66 @@ class TurnStats:
     lower_bound: float
     statuses: Mapping[Status, int]
 
+    @property
+    def parallelism_factor(self) -> float:
+        """Run time over makespan."""
+        return self.run_time / self.makespan if self.makespan > 0 else 1.0
+
+    @property
+    def cancellation_rate(self) -> float:
+        """Cancelled calls over all calls."""
+        return self.statuses.get(Status.CANCELLED, 0) / self.calls if self.calls else 0.0
+
+    @property
+    def stretch(self) -> float:
+        """Makespan over its lower bound: 1.0 is the best there can be."""
+        return self.makespan / self.lower_bound if self.lower_bound > 0 else 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatcherStats:
+    """Measures of all turns that a dispatcher has decided; times in seconds.
+
+    Counts and times are sums over the turns, as `TurnStats` has them. `busy` is the time in which
+    at least one turn was open, and `parallelism_factor` the run time over that. `peak` is the most
+    calls that ran at once, whatever turn they were of; `running` those that run now.
+    """
+
+    turns: int = 0
+    calls: int = 0
+    makespan: float = 0.0
+    busy: float = 0.0
+    run_time: float = 0.0
+    conflicting: int = 0
+    conflict_serialized: int = 0
+    running: int = 0
+    peak: int = 0
+    waits: Mapping[str, float] = field(default_factory=dict)
+    lower_bound: float = 0.0
+    statuses: Mapping[Status, int] = field(default_factory=dict)
+
+    @property
+    def parallelism_factor(self) -> float:
+        """Run time over the time in which at least one turn was open."""
+        return self.run_time / self.busy if self.busy > 0 else 1.0
+
+    @property
+    def cancellation_rate(self) -> float:
+        """Cancelled calls over all calls."""
+        return self.statuses.get(Status.CANCELLED, 0) / self.calls if self.calls else 0.0
+
+    @property
+    def stretch(self) -> float:
+        """The sum of makespans over the sum of their lower bounds."""
+        return self.makespan / self.lower_bound if self.lower_bound > 0 else 1.0
+
 
 def run_times(results: Sequence[ToolResult]) -> list[float]:
-    """Seconds that each call's tool ran; 0 for those that never did."""
+    """Seconds that each call's tool ran and was not suspended; 0 for those that never did."""
     return [
-        0.0 if result.started_at is None else result.finished_at - result.started_at
+        0.0
+        if result.started_at is None
+        else result.finished_at - result.started_at - result.waits.get(SUSPENDED, 0.0)
         for result in results
     ]
 
@@ -46,10 +104,10 @@ def turn_stats(
     *,
     conflicting: int,
     conflict_serialized: int,
+    peak: int,
     lower_bound: float,
 ) -> TurnStats:
     """The measures of a turn that has ended."""
-    run_time = sum(run_times(results))
     makespan = 0.0
     if results:
         first = min(result.queued_at for result in results)
@@ -60,23 +118,11 @@ def turn_stats(
     return TurnStats(
         calls=len(results),
         makespan=makespan,
-        run_time=run_time,
-        parallelism_factor=run_time / makespan if makespan > 0 else 1.0,
+        run_time=sum(run_times(results)),
         conflicting=conflicting,
         conflict_serialized=conflict_serialized,
-        peak=_peak(results),
+        peak=peak,
         waits=dict(sorted(waits.items())),
         lower_bound=lower_bound,
         statuses=dict(Counter(result.status for result in results)),
     )
-
-
-def _peak(results: Sequence[ToolResult]) -> int:
-    """The most intervals open at once; one that ends where another begins does not overlap it."""
-    edges = [(r.started_at, 1) for r in results if r.started_at is not None]
-    edges += [(r.finished_at, -1) for r in results if r.started_at is not None]
-    peak = running = 0
-    for _, step in sorted(edges):
-        running += step
-        peak = max(peak, running)
-    return peak

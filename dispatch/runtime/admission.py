@@ -7,9 +7,12 @@ once per call; nothing else here does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+from pydantic_core import from_json
 
 from dispatch.arguments import InvalidArguments
 from dispatch.call import FailureKind, ToolCall
@@ -17,9 +20,12 @@ from dispatch.claims import FILE, Claim, FileKeys, combine, write
 from dispatch.core.graph import ConflictGraph
 from dispatch.core.plan import Plan
 from dispatch.core.schedules import Schedule
-from dispatch.errors import NotSupported
+from dispatch.core.turn import TurnMachine
+from dispatch.refs import Ref, RefError, filled, with_refs
 from dispatch.render import preview, safe_str
 from dispatch.tool import Tool, Toolbox
+
+CheckModes = Callable[[tuple[Claim, ...]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +35,25 @@ class Admitted:
     call: ToolCall
     tool: Tool | None = None
     arguments: dict[str, Any] | None = None
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[Claim, ...] | None = ()
+    """None as long as they cannot be known: a value or a gate's answer is missing."""
     refusal: FailureKind | None = None
     message: str = ""
     warning: str | None = None
     files: tuple[Claim, ...] = ()
     """The claims as declared, if file keys are among them."""
+    given: object = None
+    """The arguments with `Ref`s in them."""
+    refs: tuple[Ref, ...] = ()
+    same: str | None = None
+    """Equal for identical calls; None if it does not matter."""
+    cost: float = 1.0
+    """What it takes from each of its rates."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The ids of the calls that it waits for."""
+        return (*self.call.after, *(ref.call_id for ref in self.refs))
 
     @property
     def tags(self) -> frozenset[str]:
@@ -56,20 +75,46 @@ class Admitted:
 
 
 class Admission:
-    """What one dispatcher knows to admit calls: its tools and its file keys."""
+    """What one dispatcher knows to admit calls: its tools and its file keys.
+
+    `late_claims`: the claims of a call are not known until its gates have answered. `twins`:
+    identical calls are to be recognised. `refs`: references in JSON form are understood.
+    """
 
     def __init__(
         self,
         toolbox: Toolbox,
         files: FileKeys,
-        check_modes: Callable[[tuple[Claim, ...]], None] = lambda claims: None,
+        check_modes: CheckModes = lambda claims: None,
+        *,
+        late_claims: bool = False,
+        twins: bool = False,
+        refs: bool = False,
     ) -> None:
         self.toolbox = toolbox
         self.files = files
         self._check_modes = check_modes
+        self._late_claims = late_claims
+        self._twins = twins
+        self._refs = refs
+
+    def on(self, check_modes: CheckModes) -> Admission:
+        """The same, for another table."""
+        return Admission(
+            self.toolbox,
+            self.files,
+            check_modes,
+            late_claims=self._late_claims,
+            twins=self._twins,
+            refs=self._refs,
+        )
+
+    def for_plans(self) -> Admission:
+        """The same, for calls that will not run: gates are not asked, modes not counted."""
+        return Admission(self.toolbox, self.files, refs=self._refs)
 
     def check(self, calls: Iterable[ToolCall]) -> None:
-        """Raise what a host did wrong: no call, a time limit of 0, `after` (`NotSupported`)."""
+        """Raise what a host did wrong: no call, a time limit of 0."""
         for call in calls:
             _check(call)
 
@@ -80,17 +125,60 @@ class Admission:
             message = self.toolbox.unknown(str(call.name))
             return Admitted(call, refusal=FailureKind.UNKNOWN_TOOL, message=message)
         tool = self.toolbox[call.name]
+        same = _identity(call) if self._twins else None
+        given, refs = with_refs(call.arguments, json_form=self._refs)
+        if refs:
+            return Admitted(call, tool, claims=None, given=given, refs=refs, same=same)
+        return self._with_arguments(Admitted(call, tool, same=same), call.arguments)
+
+    def resolve(self, admitted: Admitted, value_of: Callable[[Ref], Any]) -> Admitted:
+        """The call with the values of other calls filled in, or refused for what they are."""
         try:
-            arguments = tool.arguments.parse(call.arguments)
+            arguments = filled(admitted.given, value_of)
+        except RefError as error:
+            kind = FailureKind.INVALID_ARGUMENTS
+            return replace(admitted, refusal=kind, message=str(error))
+        return self._with_arguments(admitted, arguments)
+
+    def changed(self, admitted: Admitted, arguments: Mapping[str, Any]) -> Admitted:
+        """The call with other arguments, which a gate gave it, or refused for what they are."""
+        return self._with_arguments(admitted, arguments)
+
+    def claim(self, admitted: Admitted) -> Admitted:
+        """A call that the gates let pass, with its claims."""
+        assert admitted.tool is not None  # noqa: S101 - it has been asked about
+        return self._with_claims(admitted, admitted.tool, admitted.arguments or {})
+
+    def _with_arguments(self, admitted: Admitted, arguments: object) -> Admitted:
+        tool = admitted.tool
+        assert tool is not None  # noqa: S101 - an unknown tool has been refused
+        try:
+            parsed = tool.arguments.parse(arguments)
         except InvalidArguments as error:
             kind = FailureKind.INVALID_ARGUMENTS
-            return Admitted(call, tool, refusal=kind, message=str(error))
+            return replace(admitted, refusal=kind, message=str(error))
+        if self._late_claims:
+            return replace(admitted, arguments=parsed, claims=None)
+        return self._with_claims(admitted, tool, parsed)
+
+    def _with_claims(self, admitted: Admitted, tool: Tool, arguments: dict[str, Any]) -> Admitted:
+        call, same = admitted.call, admitted.same
         if tool.fixed is not None:
-            return Admitted(call, tool, arguments, tool.fixed)
+            return Admitted(call, tool, arguments, tool.fixed, refs=admitted.refs, same=same)
         declared, warning = tool.claims(arguments)
         claims, problem = self._resolved(tool, declared)
         files = declared if any(claim.key[:1] == (FILE,) for claim in declared) else ()
-        return Admitted(call, tool, arguments, claims, warning=warning or problem, files=files)
+        return Admitted(
+            call,
+            tool,
+            arguments,
+            claims,
+            warning=warning or problem,
+            files=files,
+            refs=admitted.refs,
+            same=same,
+            cost=admitted.cost,
+        )
 
     def claims_now(self, admitted: Admitted) -> tuple[Claim, ...]:
         """The claims of a call that had to wait, for the table.
@@ -98,20 +186,31 @@ class Admission:
         A call before it may have made a link, so that a path leads to another file by now; then
         the old and the new file are claimed together.
         """
+        known = admitted.claims or ()
         if admitted.tool is None or not admitted.files:
-            return admitted.claims
+            return known
         claims, _ = self._resolved(admitted.tool, admitted.files)
-        return (
-            admitted.claims if claims == admitted.claims else combine([*admitted.claims, *claims])
-        )
+        return known if set(claims) <= set(known) else combine([*known, *claims])
 
     def plan(self, calls: Sequence[ToolCall], schedule: Schedule) -> Plan:
         """The plan of these calls as one whole turn; nothing runs."""
         admitted = [self.admit(call) for call in calls]
-        graph = ConflictGraph()
+        machine = TurnMachine(schedule)
         for one in admitted:
-            graph.add(one.claims)
-        return self.describe(admitted, graph, schedule)
+            # What a late call touches is not known: here it stands behind what it names, alone.
+            claims = () if one.claims is None else one.claims
+            machine.submit(claims, one.refusal, call_id=one.call.id, names=one.names)
+        machine.close()
+        admitted = [
+            replace(one, warning=_LATE.format(one.call.name)) if one.claims is None else one
+            for one in admitted
+        ]
+        for position, call in enumerate(machine.calls):
+            if call.kind is FailureKind.DEPENDENCY:
+                admitted[position] = replace(
+                    admitted[position], refusal=call.kind, message=call.note
+                )
+        return self.describe(admitted, machine.graph, schedule)
 
     def describe(
         self, admitted: Sequence[Admitted], graph: ConflictGraph, schedule: Schedule
@@ -143,6 +242,12 @@ class Admission:
         return claims, None
 
 
+_LATE = (
+    "{}: what it touches is known only later, and what then claims anything and stands behind it"
+    " waits for that"
+)
+
+
 def _check(call: ToolCall) -> None:
     if not isinstance(call, ToolCall):
         raise TypeError(
@@ -151,8 +256,20 @@ def _check(call: ToolCall) -> None:
         )
     if call.timeout is not None and not call.timeout > 0:
         raise ValueError(f"call {call.id!r}: timeout must be above 0 seconds, not {call.timeout}")
-    if call.after:
-        raise NotSupported(
-            f"call {call.id!r} has after={list(call.after)!r}, which this version does not support;"
-            " claims order calls that touch the same thing"
-        )
+
+
+def _identity(call: ToolCall) -> str | None:
+    """Equal for calls of equal name, arguments, tags and `after`; None if it cannot be told."""
+    try:
+        arguments = call.arguments
+        given = from_json(arguments) if isinstance(arguments, str) else dict(arguments)
+        told = [call.name, given, sorted(call.tags), call.after]
+        return json.dumps(told, sort_keys=True, default=_plain_ref)
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _plain_ref(value: object) -> Any:
+    if isinstance(value, Ref):
+        return {"$ref": value.call_id, "path": value.steps}
+    raise TypeError(f"{type(value).__name__} cannot be compared")

@@ -6,26 +6,43 @@ import asyncio
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self, Unpack
 
 from dispatch.call import ToolCall
 from dispatch.claims import FileKeys
+from dispatch.concurrency import ToolConcurrency
+from dispatch.core.books import Duplicates
+from dispatch.core.life import GateKind
 from dispatch.core.plan import Plan
 from dispatch.core.policy import BestEffort, Policy
 from dispatch.core.schedules import Schedule
+from dispatch.core.stats import DispatcherStats
 from dispatch.errors import DispatcherClosed, UsageError
 from dispatch.events import Sink
 from dispatch.runtime.admission import Admission
+from dispatch.runtime.attempts import innermost
 from dispatch.runtime.broadcast import Broadcast
 from dispatch.runtime.cancel import CancelToken
-from dispatch.runtime.driver import TurnSettings
-from dispatch.runtime.limits import DEFAULT_TOTAL, Limits
-from dispatch.runtime.nesting import refuse_inside_tool
+from dispatch.runtime.gates import Gate, GateFunction, Gates
+from dispatch.runtime.limits import Limits
+from dispatch.runtime.middleware import Middleware, build
+from dispatch.runtime.nesting import MAX_DEPTH, Scope, current, wait_in_thread
+from dispatch.runtime.options import (
+    TurnOptions,
+    checked_choice,
+    checked_grace,
+    checked_limits,
+    checked_policies,
+    checked_schedule,
+    checked_seconds,
+)
 from dispatch.runtime.resources import ResourceTable
 from dispatch.runtime.result import TurnResult
+from dispatch.runtime.settings import TurnSettings
 from dispatch.runtime.threads import WorkerPool
+from dispatch.runtime.totals import Totals
 from dispatch.runtime.turn import Turn
 from dispatch.tool import Tool, Toolbox
 
@@ -44,14 +61,26 @@ class Dispatcher:
         max_concurrent: The most calls at once, 8 by default. Or give `limits`, not both.
         limits: A `Limits` object, which several dispatchers may share.
         schedule: dataflow, groups, clusters or serial.
-        policy: What a failure means for the turn.
-        resources: A `ResourceTable` to share with other dispatchers; one of its own by default.
+        policy: What a failure means for the turn: `BestEffort`, `AllOrNothing` or `Quorum`.
+        policies: Policies by tag, for the calls with that tag; `policy` is for the others.
+        resources: A `ResourceTable` to share with other dispatchers; one of its own by default. A
+            dispatcher without one that runs inside a tool uses the table of that tool's call.
+        gates: Who is asked about each call before it takes any lock or slot. See `Gate`.
+        middleware: What wraps each invocation inside its locks, the first outermost: classes that
+            take the next handler.
         sinks: Callables that are given every event. One that raises is removed and logged.
         call_timeout: Default seconds from submission to result of a call; None is no limit.
         turn_timeout: Default seconds for a whole turn; None is no limit.
         grace: Seconds a tool has to notice its token, and again to end once its task is cancelled.
         abandoned_wait: Seconds that a call without a time limit waits for a call of another turn
             that was given up and never ends.
+        duplicates: What becomes of identical calls: run, coalesce (one runs, all get its outcome),
+            or reject.
+        dependents: Whether a call whose predecessor failed should run or skip.
+        undeclared: Whether tools that declare nothing are exclusive, or may run parallel to all.
+        descriptors: `ToolConcurrency` by tool name, in place of what the tools declare.
+        refs: Whether `{"$ref": id, "path": …}` in arguments stands for another call's value.
+        max_depth: How deep turns may be nested in tools.
 
     Usable from several threads and loops at once. `run` works without `async with`, which closes
     the dispatcher at its end. Raises `DeclarationError` or `ValueError` for what cannot be right.
@@ -66,31 +95,53 @@ class Dispatcher:
         limits: Limits | None = None,
         schedule: Schedule | str = Schedule.DATAFLOW,
         policy: Policy | None = None,
+        policies: Mapping[str, Policy] | None = None,
         resources: ResourceTable | None = None,
+        gates: Iterable[Gate | GateFunction] = (),
+        middleware: Iterable[Middleware] = (),
         sinks: Iterable[Sink] = (),
         call_timeout: float | None = None,
         turn_timeout: float | None = None,
         grace: float = 0.5,
         abandoned_wait: float = 10.0,
+        duplicates: Duplicates | str = Duplicates.RUN,
+        dependents: Literal["run", "skip"] = "run",
+        undeclared: Literal["exclusive", "parallel"] = "exclusive",
+        descriptors: Mapping[str, ToolConcurrency] | None = None,
+        refs: bool = False,
+        max_depth: int = MAX_DEPTH,
     ) -> None:
-        if limits is not None and max_concurrent is not None:
-            raise ValueError(
-                "give max_concurrent or limits, not both; limits has a total of its own"
-            )
-        self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
-        self.schedule = _schedule(schedule)
-        self.policy = policy or BestEffort()
-        self.resources = resources or ResourceTable(root=root)
-        self.limits = limits or Limits(DEFAULT_TOTAL if max_concurrent is None else max_concurrent)
-        self._call_timeout = _seconds("call_timeout", call_timeout)
-        self._turn_timeout = _seconds("turn_timeout", turn_timeout)
-        if not grace >= 0:
-            raise ValueError(f"grace must be 0 seconds or more, not {grace}")
-        if not abandoned_wait >= 0:
-            raise ValueError(f"abandoned_wait must be 0 seconds or more, not {abandoned_wait}")
-        self._grace = grace
-        self._abandoned_wait = abandoned_wait
-        self._admission = Admission(self.toolbox, FileKeys(root), self.resources.check_modes)
+        checked_choice("dependents", dependents, ("run", "skip"))
+        checked_choice("undeclared", undeclared, ("exclusive", "parallel"))
+        toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
+        self.toolbox = toolbox.described(descriptors, undeclared=undeclared)
+        self.schedule = checked_schedule(schedule)
+        self.policy = BestEffort() if policy is None else policy
+        self._tag_policies = dict(policies or {})
+        self.policies = checked_policies(self.policy, policies)
+        self.resources = ResourceTable(root=root) if resources is None else resources
+        self._own_table = resources is None
+        self.limits = checked_limits(limits, max_concurrent)
+        self._call_timeout = checked_seconds("call_timeout", call_timeout)
+        self._turn_timeout = checked_seconds("turn_timeout", turn_timeout)
+        self._grace = checked_grace("grace", grace)
+        self._abandoned_wait = checked_grace("abandoned_wait", abandoned_wait)
+        if not max_depth > 0:
+            raise ValueError(f"max_depth must be at least 1, not {max_depth}")
+        self._max_depth = max_depth
+        self._duplicates = Duplicates(checked_choice("duplicates", duplicates, tuple(Duplicates)))
+        self._skips = dependents == "skip"
+        self._gates = Gates(tuple(gates))
+        self._middleware = build(middleware, innermost)
+        self._totals = Totals()
+        self._admission = Admission(
+            self.toolbox,
+            FileKeys(root),
+            self.resources.check_modes,
+            late_claims=self._gates.kind is GateKind.REWRITES,
+            twins=self._duplicates is not Duplicates.RUN,
+            refs=refs,
+        )
         self._pool = WorkerPool()
         self._tell = Broadcast(sinks)
         self._closing = CancelToken()
@@ -108,94 +159,80 @@ class Dispatcher:
     ) -> None:
         await self.aclose()
 
-    async def run(
-        self,
-        calls: Iterable[ToolCall],
-        *,
-        policy: Policy | None = None,
-        schedule: Schedule | str | None = None,
-        timeout: float | None = None,
-        token: CancelToken | None = None,
-        turn_id: str | None = None,
-    ) -> TurnResult:
+    async def run(self, calls: Iterable[ToolCall], **options: Unpack[TurnOptions]) -> TurnResult:
         """Run the calls of one turn and return one result per call, in their order.
 
-        `timeout` is for the whole turn, in seconds. Cancelling stops what runs, waits for it at
-        most two graces, and raises with the `TurnResult` as the exception's `turn`. See `turn`.
+        `options` are those of `TurnOptions`. Cancelling stops what runs, waits for it at most two
+        graces, and raises with the `TurnResult` as the exception's `turn`. See `turn`.
         """
         calls = list(calls)
         self._admission.check(calls)
-        turn = self.turn(
-            policy=policy, schedule=schedule, timeout=timeout, token=token, turn_id=turn_id
-        )
-        return await turn.run(calls)
+        return await self.turn(**options).run(calls)
 
-    def run_sync(
-        self,
-        calls: Iterable[ToolCall],
-        *,
-        policy: Policy | None = None,
-        schedule: Schedule | str | None = None,
-        timeout: float | None = None,
-        token: CancelToken | None = None,
-        turn_id: str | None = None,
-    ) -> TurnResult:
-        """`run` for callers without an event loop. Raises `UsageError` where one is running."""
-        refuse_inside_tool("a turn")
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(
-                self.run(
-                    calls,
-                    policy=policy,
-                    schedule=schedule,
-                    timeout=timeout,
-                    token=token,
-                    turn_id=turn_id,
-                )
-            )
-        raise UsageError(
-            "run_sync was called on a running event loop; write `await dispatcher.run(…)`"
-        )
+    def run_sync(self, calls: Iterable[ToolCall], **options: Unpack[TurnOptions]) -> TurnResult:
+        """`run` for callers without an event loop. Raises `UsageError` where one is running.
 
-    def turn(
-        self,
-        *,
-        policy: Policy | None = None,
-        schedule: Schedule | str | None = None,
-        timeout: float | None = None,
-        token: CancelToken | None = None,
-        turn_id: str | None = None,
-    ) -> Turn:
+        Inside a `def` tool it runs the calls on the loop of that tool's turn, nested in its call.
+        """
+        scope = current()
+        loop = None if scope is None else scope.loop
+        coroutine = self.run(calls, **options)
+        return run_here(coroutine) if loop is None else wait_in_thread(coroutine, loop)
+
+    def turn(self, **options: Unpack[TurnOptions]) -> Turn:
         """A turn to which calls are submitted one by one: `async with dispatcher.turn() as turn`.
 
-        Cancelling `token`, from any thread, stops the turn. Raises `DispatcherClosed` after
-        `aclose`.
+        Inside a tool it is nested in the tool's call. Raises `DispatcherClosed` after `aclose`.
         """
         if self._closing.cancelled:
             raise DispatcherClosed("this dispatcher was closed; make another one")
+        return self._turn(options)
+
+    def _turn(self, options: TurnOptions, scope: Scope | None = None) -> Turn:
+        schedule, timeout = options.get("schedule"), options.get("timeout")
+        token = options.get("token")
         settings = TurnSettings(
-            turn_id=turn_id or uuid.uuid4().hex,
-            schedule=self.schedule if schedule is None else _schedule(schedule),
-            policy=policy or self.policy,
-            timeout=self._turn_timeout if timeout is None else _seconds("timeout", timeout),
+            turn_id=options.get("turn_id") or uuid.uuid4().hex,
+            schedule=self.schedule if schedule is None else checked_schedule(schedule),
+            policies=self._policies(options),
+            timeout=self._turn_timeout if timeout is None else checked_seconds("timeout", timeout),
             call_timeout=self._call_timeout,
             grace=self._grace,
             abandoned_wait=self._abandoned_wait,
+            max_depth=self._max_depth,
+            duplicates=self._duplicates,
+            skips=self._skips,
             admission=self._admission,
+            gates=self._gates,
+            middleware=self._middleware,
             table=self.resources,
+            own_table=self._own_table,
             limits=self.limits,
             pool=self._pool,
             tell=self._tell,
+            totals=self._totals,
+            make_turn=self._turn,
         )
         tokens = [self._closing] if token is None else [self._closing, token]
-        return Turn(settings, tokens, opened=self._add, gone=self._discard)
+        return Turn(settings, tokens, opened=self._add, gone=self._discard, scope=scope)
+
+    def _policies(self, options: TurnOptions) -> Mapping[str, Policy]:
+        policy, policies = options.get("policy"), options.get("policies")
+        if policy is None and policies is None:
+            return self.policies
+        return checked_policies(
+            self.policy if policy is None else policy,
+            self._tag_policies if policies is None else policies,
+        )
+
+    def statistics(self) -> DispatcherStats:
+        """Sums over the turns that have been decided so far, and what runs now. From any thread."""
+        return self._totals.statistics()
 
     def plan(self, calls: Sequence[ToolCall], *, schedule: Schedule | str | None = None) -> Plan:
         """What would wait for what, and why, if these calls were one turn; nothing runs."""
-        chosen = self.schedule if schedule is None else _schedule(schedule)
-        return Admission(self.toolbox, self._admission.files).plan(calls, chosen)
+        chosen = self.schedule if schedule is None else checked_schedule(schedule)
+        return self._admission.for_plans().plan(calls, chosen)
 
     async def aclose(self) -> None:
         """Refuse new turns, stop the open ones, and wait for their results two graces and 0.25 s.
@@ -234,18 +271,14 @@ def plan(
 ) -> Plan:
     """The plan of one turn: groups, waits with their reasons, clusters, bounds. Nothing runs."""
     toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
-    return Admission(toolbox, FileKeys(root)).plan(calls, _schedule(schedule))
+    return Admission(toolbox, FileKeys(root)).plan(calls, checked_schedule(schedule))
 
 
-def _schedule(name: Schedule | str) -> Schedule:
+def run_here(coroutine: Coroutine[Any, Any, TurnResult]) -> TurnResult:
+    """Run it in an event loop made for it. Raises `UsageError` where one is running."""
     try:
-        return Schedule(name)
-    except ValueError:
-        known = ", ".join(Schedule)
-        raise ValueError(f"{name!r} is no schedule; there are: {known}") from None
-
-
-def _seconds(name: str, value: float | None) -> float | None:
-    if value is not None and not value > 0:
-        raise ValueError(f"{name} must be above 0 seconds, not {value}")
-    return value
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    coroutine.close()
+    raise UsageError("run_sync was called on a running event loop; write `await dispatcher.run(…)`")

@@ -10,99 +10,148 @@ in the same step as a cancel is given back unused.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
-from dataclasses import dataclass
 from functools import partial
 
 from dispatch.call import Status, ToolResult
-from dispatch.core.life import Action, CallState, Do
-from dispatch.core.policy import Policy
-from dispatch.core.schedules import Schedule
+from dispatch.core.life import TURN, Action, CallState, Do
 from dispatch.core.turn import TurnMachine
-from dispatch.runtime.admission import Admission, Admitted
-from dispatch.runtime.broadcast import Broadcast, Teller
+from dispatch.runtime import grouping
+from dispatch.runtime.admission import Admitted
+from dispatch.runtime.asking import Asking, stop_asking
+from dispatch.runtime.broadcast import Teller
 from dispatch.runtime.cancel import CancelToken
-from dispatch.runtime.context import CallContext
+from dispatch.runtime.concluding import Concluding
 from dispatch.runtime.fault import report
 from dispatch.runtime.holdings import Holdings
+from dispatch.runtime.hosting import Hosting
 from dispatch.runtime.inbox import Inbox
-from dispatch.runtime.invoke import Outcome
-from dispatch.runtime.limits import Limits
-from dispatch.runtime.resources import ResourceTable
+from dispatch.runtime.nesting import Scope
 from dispatch.runtime.running import RunningCall
-from dispatch.runtime.threads import WorkerPool
+from dispatch.runtime.settings import TurnSettings
+from dispatch.runtime.starting import Starting
+from dispatch.runtime.undoing import Undoing
 
 LEAST_GRACE = 0.01
 """Seconds: a cancelled task needs a few steps of the loop to end, even if no time is given."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnSettings:
-    """What a turn is run with. Times in seconds; None means no limit."""
-
-    turn_id: str
-    schedule: Schedule
-    policy: Policy
-    timeout: float | None
-    call_timeout: float | None
-    grace: float
-    abandoned_wait: float
-    admission: Admission
-    table: ResourceTable
-    limits: Limits
-    pool: WorkerPool
-    tell: Broadcast
-
-
 class Driver:
-    """Runs one turn machine on the loop it was made on. `ended` and `decided` are called back."""
+    """Runs one turn machine on the loop it was made on.
+
+    `ended` is called back with every result, and again if it is revised; `decided` and `gone`
+    once each. `parent` is what the turn is nested in.
+    """
 
     def __init__(
         self,
         settings: TurnSettings,
         token: CancelToken,
         *,
+        parent: Scope | None,
+        whole: bool,
         ended: Callable[[ToolResult], None],
         decided: Callable[[], None],
         gone: Callable[[], None],
     ) -> None:
-        self.machine = TurnMachine(settings.schedule)
+        table = settings.table
+        if parent is not None and settings.own_table:
+            table = parent.table
+        inside = parent is not None and parent.table is table
+        keeper = parent.keeper if parent is not None and inside else None
+        self.machine = TurnMachine(
+            settings.schedule,
+            settings.policies,
+            whole=whole,
+            holding=keeper is not None,
+            skips=settings.skips,
+            duplicates=settings.duplicates,
+        )
         self.calls: list[RunningCall] = []
         self.fatal: BaseException | None = None
+        self.admission = settings.admission
+        if table is not settings.table:
+            self.admission = settings.admission.on(table.check_modes)
         self._settings = settings
-        self._token = token
-        self._reason = ""
+        self._parent = parent
         self._inbox = Inbox(self._step, self._fault)
         self._loop = self._inbox.loop
+        self._concluding = Concluding(self.machine, self.calls, self._loop)
+        self.results = self._concluding.results
         self._todo: deque[Action] = deque()
+        depth = 0 if parent is None else parent.depth + 1
+        teller = Teller(settings.turn_id, settings.tell, self._loop.time)
+        self._tell = teller if settings.tell else None
+        self._starting = Starting(
+            self.machine,
+            self.calls,
+            self._inbox,
+            settings,
+            token,
+            table,
+            depth=depth,
+            tell=None if self._tell is None else self._told_call,
+            cancelled=self._cancelled,
+            interrupted=self._interrupted,
+        )
         self._holdings = Holdings(
             self.machine,
             self.calls,
             self._inbox,
-            admission=settings.admission,
-            table=settings.table,
+            table=table,
             limits=settings.limits,
-            start=self._start,
+            claims_now=lambda call: self.admission.claims_now(call.admitted),
+            start=self._starting.start,
             abandoned_wait=None if settings.timeout else settings.abandoned_wait,
+            name=f"the turn {settings.turn_id}",
+            parent=parent.owner if parent is not None and inside else 0,
+            keeper=keeper,
+            above=0 if parent is None else parent.position,
+        )
+        self.hosting = Hosting(
+            self.machine, self.calls, self._inbox, self._holdings, settings.make_turn
+        )
+        self._starting.holdings, self._starting.hosting = self._holdings, self.hosting
+        self._asking = Asking(
+            self.machine,
+            self.calls,
+            self.results,
+            self._inbox,
+            admission=self.admission,
+            gates=settings.gates,
+            turn_id=settings.turn_id,
+            refuse=partial(grouping.refuse, settings),
+        )
+        self._undoing = Undoing(
+            self.machine,
+            self.calls,
+            self._inbox,
+            self._holdings,
+            settings,
+            table,
+            depth=depth,
+            interrupted=self._interrupted,
         )
         self._ended, self._decided, self._gone = ended, decided, gone
-        teller = Teller(settings.turn_id, settings.tell, self._loop.time)
-        self._tell = teller if settings.tell else None
         if self._tell is not None:
             self._tell.turn("open", 0)
         self._perform: dict[Do, Callable[[int], None]] = {
+            Do.RESOLVE: self._asking.resolve,
+            Do.ASK: self._asking.ask,
             Do.ENTER: self._enter,
             Do.REQUEST: self._request,
-            Do.WITHDRAW: self._holdings.free,
+            Do.WITHDRAW: self._holdings.withdraw,
             Do.PREFER: self._holdings.prefer,
             Do.SIGNAL: self._signal,
             Do.CANCEL: self._cancel,
-            Do.FREE: self._holdings.free,
+            Do.FREE: self._free,
             Do.END: self._end,
             Do.SETTLE: self._settle,
+            Do.HOLD: self._hold,
+            Do.UNDO: lambda _: self._undoing.start(),
+            Do.REVISE: self._revise,
             Do.DECIDE: lambda _: self._decide(),
             Do.LEAVE: lambda _: self._leave(),
         }
@@ -112,6 +161,16 @@ class Driver:
         """Whether the loop is gone, so that nothing will be decided any more."""
         return self._loop.is_closed()
 
+    @property
+    def peak(self) -> int:
+        """The most calls that ran at once so far; suspended ones do not run."""
+        return self._starting.peak
+
+    @property
+    def now(self) -> float:
+        """Seconds on the loop's clock."""
+        return self._loop.time()
+
     # From the host, on the loop
 
     def check_thread(self) -> None:
@@ -120,11 +179,10 @@ class Driver:
 
     def submit(self, admitted: Admitted, variables: Context) -> int:
         """Enter the next call; `pump` lets it start."""
-        now = self._loop.time()
-        position = len(self.calls)
-        call = RunningCall(admitted, position, now, variables)
+        admitted = grouping.refuse(self._settings, admitted)
+        call = RunningCall(admitted, len(self.calls), self._loop.time(), variables)
         self.calls.append(call)
-        self.machine.submit(admitted.claims, admitted.refusal)
+        position = grouping.submit(self.machine, self._settings, call)
         self._told_call(position, CallState.PLANNED)
         timeout = admitted.timeout or self._settings.call_timeout
         if timeout is not None and self.machine.calls[position].status is None:
@@ -141,7 +199,7 @@ class Driver:
     def stop(self, status: Status, reason: str) -> None:
         """Stop every call that has no result; later ones end at once. The first reason stays."""
         if self.machine.stopped is None:
-            self._reason = reason
+            self._concluding.reason = reason
             self.machine.stop_all(status)
         self.pump()
 
@@ -184,7 +242,7 @@ class Driver:
 
     def _cancelled(self, reason: str) -> None:
         if self.machine.stopped is None:
-            self._reason = reason
+            self._concluding.reason = reason
             self.machine.stop_all(Status.CANCELLED)
 
     def _time_out(self, position: int, timeout: float) -> None:
@@ -193,118 +251,92 @@ class Driver:
             call.reason = f"timed out after {timeout:g} s"
         self.machine.stop(position, Status.TIMED_OUT)
 
-    def _start(self, request: int, position: int) -> None:
-        if self._token.reason is not None:  # cancelled in the same step: cancel wins
-            self._cancelled(self._token.reason)
-        call = self.calls[position]
-        if call.request != request or self.machine.calls[position].state is not CallState.READY:
-            return
-        call.started = self._loop.time()
-        self.machine.started(position, heeds_token=call.heeds_token)
-        self._told_call(position, CallState.RUNNING)
-        try:
-            call.start(
-                self._loop,
-                turn_id=self._settings.turn_id,
-                pool=self._settings.pool,
-                context=partial(self._context, call),
-                done=partial(self._returned, position),
-                ended=partial(self._holdings.thread_ended, call),
-            )
-        except Exception as error:  # noqa: BLE001 - no thread to be had, an odd task factory
-            self._take_outcome(position, Outcome(error=error))
-
-    def _context(self, call: RunningCall) -> CallContext:
-        def progress(text: str) -> None:
-            if self._tell is not None:
-                self._inbox.post(self._told_call, call.position, "progress", None, text)
-
-        return CallContext(call.call, CancelToken(), self._settings.grace, progress)
-
-    def _returned(self, position: int, outcome: Outcome) -> None:
-        self._inbox.take(self._take_outcome, position, outcome)
-
-    def _take_outcome(self, position: int, outcome: Outcome) -> None:
-        call, record = self.calls[position], self.machine.calls[position]
-        if call.scope is not None:
-            call.scope.alive = False
-        if record.state is not CallState.ENDED:  # else it was given up: its late result is dropped
-            call.outcome = outcome
-        if not outcome.began:
-            call.started = None
-        if outcome.fatal:
-            call.reason = f"the tool raised {type(outcome.error).__name__}"
-        elif outcome.foreign and record.asked is None:
-            call.reason = "its task was cancelled from outside"
-        self.machine.returned(position, *outcome.ending(), ran=outcome.began)
-        if outcome.fatal and outcome.error is not None:
-            self._interrupted(outcome.error)
-
     # Actions
 
     def _enter(self, position: int) -> None:
-        self._told_call(position, CallState.QUEUED)
+        if position != TURN:
+            self._told_call(position, CallState.QUEUED)
         self._holdings.enter(position)
 
     def _request(self, position: int) -> None:
         self._told_call(position, CallState.READY)
         self._holdings.request(position)
 
+    def _free(self, position: int) -> None:
+        self._starting.stopped(position)
+        if self.machine.calls[position].status is None:
+            self.calls[position].suspended_at = self._loop.time()
+            self._told_call(position, CallState.SUSPENDED)
+        self._holdings.free(position)
+
     def _signal(self, position: int) -> None:
         call = self.calls[position]
-        if self._came_too_late(call):
+        if not self._stopping(call):
             return
-        call.grace = self._grace(position)
         self._told_call(position, CallState.STOPPING)
-        if call.context is not None:
-            call.context.token.cancel(call.reason or self._reason)
 
     def _cancel(self, position: int) -> None:
         call = self.calls[position]
-        if self._came_too_late(call):
+        if not self._stopping(call):
             return
-        call.grace = self._grace(position)
         if not call.heeds_token:  # else it was told when the token was set
             self._told_call(position, CallState.STOPPING)
         if call.invocation is not None:
             call.invocation.cancel()
 
-    def _came_too_late(self, call: RunningCall) -> bool:
-        """Whether the tool had returned before the stop reached it: then its result counts."""
-        finished = call.invocation is not None and call.invocation.finished
-        if finished:
+    def _stopping(self, call: RunningCall) -> bool:
+        """Begin its grace, unless the tool had returned before: then its result counts."""
+        if call.invocation is not None and call.invocation.finished:
             self.machine.missed(call.position)
             call.reason = ""
-        return finished
-
-    def _grace(self, position: int) -> asyncio.TimerHandle:
-        return self._loop.call_later(
+            return False
+        self.hosting.go_on(call)
+        call.grace = self._loop.call_later(
             max(self._settings.grace, LEAST_GRACE),
             self._inbox.post,
             self.machine.grace_over,
-            position,
+            call.position,
         )
+        if call.scope is not None:
+            call.scope.stop(self._concluding.why(call))
+        if call.context is not None:
+            call.context.token.cancel(self._concluding.why(call))
+        return True
 
     def _end(self, position: int) -> None:
         call, record = self.calls[position], self.machine.calls[position]
         call.stop_timers()
-        call.reason = call.reason or self._reason
-        result = call.result(record, self._loop.time(), self._name(record.cause) or call.holder)
-        if record.alive:
+        call.reason = self._concluding.why(call)
+        stop_asking(call)
+        call.resumed(self._loop.time())
+        self.hosting.go_on(call)
+        self._ended(self._concluding.conclude(position))
+        if record.may_never_settle:
             self._holdings.abandon(call)
-        self._told_call(position, CallState.ENDED, result.status)
-        self._ended(result)
+        self._told_call(position, CallState.ENDED, self.results[position].status)
+
+    def _revise(self, position: int) -> None:
+        self._ended(self._concluding.conclude(position))
+        self._told_call(position, "revised", self.results[position].status)
 
     def _settle(self, position: int) -> None:
         self._holdings.give_claims_back(self.calls[position])
         self._told_call(position, CallState.SETTLED, self.machine.calls[position].status)
 
+    def _hold(self, position: int) -> None:
+        self._holdings.hold(self.calls[position])
+        self._told_call(position, CallState.SETTLED, self.machine.calls[position].status)
+
     def _decide(self) -> None:
+        self._holdings.decide()
+        if self._parent is not None and any(c.may_never_settle for c in self.machine.calls):
+            self._parent.held_up_below()
         if self._tell is not None:
             self._tell.turn("decided", len(self.calls))
         self._decided()
 
     def _leave(self) -> None:
+        self._holdings.leave()
         if self._tell is not None:
             self._tell.turn("gone", len(self.calls))
         self._gone()
@@ -315,8 +347,3 @@ class Driver:
         if self._tell is not None:
             call = self.calls[position].call
             self._tell.call(position, call, state, status=status, detail=detail)
-
-    def _name(self, position: int | None) -> str:
-        if position is None:
-            return ""
-        return f"{self.calls[position].call.name} (call {position})"

@@ -1,7 +1,10 @@
-"""What the calls of one turn hold: their claims in the table, their slots in the limits.
+"""What a turn and its calls hold: claims in the table, slots in the limits.
 
 Owns asking, getting and giving back, and what happens to a call that waits for one that was given
-up. Told by the table and the limits from any thread; passes the news on through the inbox.
+up. Told by the table and the limits from any thread; passes the news on through the inbox. Claims
+that may yet be undone pass from a call to its turn, and, when the turn is decided, to the turn
+above if that may yet be undone.
+
 Invariants: a ticket and a slot are given back exactly once, whoever comes first: the loop, or the
 worker thread of a call that nobody waits for any more.
 """
@@ -11,13 +14,16 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
-from dispatch.core.life import CallState
+from dispatch.claims import Claim
+from dispatch.core.life import TURN, CallState, TicketState
 from dispatch.core.turn import TurnMachine
-from dispatch.runtime.admission import Admission
 from dispatch.runtime.inbox import Inbox
 from dispatch.runtime.limits import Limits
+from dispatch.runtime.nesting import Keeper
 from dispatch.runtime.resources import ResourceTable
+from dispatch.runtime.rollback import Compensation
 from dispatch.runtime.running import RunningCall
 
 _NUMBERS = itertools.count(1)
@@ -32,32 +38,48 @@ class Holdings:
         calls: list[RunningCall],
         inbox: Inbox,
         *,
-        admission: Admission,
         table: ResourceTable,
         limits: Limits,
+        claims_now: Callable[[RunningCall], tuple[Claim, ...]],
         start: Callable[[int, int], None],
         abandoned_wait: float | None,
+        name: str,
+        parent: int = 0,
+        keeper: Keeper | None = None,
+        above: int = 0,
     ) -> None:
         self.number = next(_NUMBERS)
         self.slots_wanted = False
+        self.compensations: list[Compensation] = []
         self._machine = machine
         self._calls = calls
         self._inbox = inbox
-        self._admission = admission
         self._table = table
         self._limits = limits
+        self._claims_now = claims_now
         self._start = start
         self._abandoned_wait = abandoned_wait
+        self._name = name
+        self._keeper = keeper
+        self._above = above
+        self._held: list[int] = []
+        self._ticket: int | None = None
+        self._undecided = True
         self._held_up_until: dict[int, float] = {}
         self._giving_back = threading.Lock()
         table.clear_dead()
         limits.clear_dead()
+        self.owner = table.open(parent)
 
     # Told from anywhere
 
     def claims_granted(self, call: int) -> bool:
         """Told by the table."""
         return self._inbox.post(self._machine.granted, call)
+
+    def claims_deadlocked(self, call: int, parties: str) -> bool:
+        """Told by the table."""
+        return self._inbox.post(self._deadlocked, call, parties)
 
     def claims_held_up(self, call: int) -> bool:
         """Told by the table."""
@@ -67,24 +89,58 @@ class Holdings:
         """Told by the limits."""
         return self._inbox.post(self._start, request, call)
 
+    def call_limits_at(self, when: float) -> bool:
+        """Told by the limits: a rate opens then."""
+        return self._inbox.post(self._grant_at, when)
+
+    def limits_changed(self) -> bool:
+        """Told by the limits."""
+        return self._inbox.post(self._want_slots)
+
     def is_dead(self, call: int) -> bool:
         """Whether the call's loop is closed and no thread of its own is left that may end."""
-        return self._inbox.loop.is_closed() and not self._calls[call].in_thread
+        return self._inbox.loop.is_closed() and (call == TURN or not self._calls[call].in_thread)
+
+    def name_of(self, call: int) -> str:
+        """How people would name the call, or the turn."""
+        return self._name if call == TURN else f"{self._calls[call].call.name} (call {call})"
+
+    def keep(self, tickets: list[int], compensations: list[Compensation]) -> bool:
+        """Take over what a nested turn held and would undo; False if this turn is decided."""
+        with self._giving_back:
+            if not self._undecided:
+                return False
+            self._table.move(tickets, self.owner, self)
+            self._held += tickets
+            self.compensations += compensations
+            return True
 
     # Claims
 
     def enter(self, position: int) -> None:
-        """Ask the table for the call's claims; the machine is told what came of it."""
-        call = self._calls[position]
-        call.ordered = self._inbox.loop.time()
-        claims = call.admitted.claims
-        if self._machine.calls[position].waited:
-            claims = self._admission.claims_now(call.admitted)
-        call.ticket, granted = self._table.enter(self, position, claims)
+        """Ask the table for the claims of a call, or of the whole turn; the machine is told."""
+        if position == TURN:
+            self._ticket, granted = self._table.enter(
+                self, TURN, self._machine.ticket_claims, self.owner
+            )
+        else:
+            call = self._calls[position]
+            call.ordered = self._inbox.loop.time()
+            record = self._machine.calls[position]
+            later = record.waited or call.allowed is not None
+            claims = self._claims_now(call) if later else record.claims
+            call.ticket, granted = self._table.enter(self, position, claims, self.call_owner(call))
         if granted:
             self._machine.granted(position)
         else:
             self._machine.blocked(position)
+
+    def call_owner(self, call: RunningCall) -> int:
+        """The call's place in the tree of owners. From any thread."""
+        with self._giving_back:
+            if not call.owner:
+                call.owner = self._table.open(self.owner)
+            return call.owner
 
     def give_claims_back(self, call: RunningCall) -> None:
         """Give the claims back, and wake whoever waits for them. From any thread."""
@@ -92,50 +148,158 @@ class Holdings:
             call.scope.alive = False
         with self._giving_back:
             ticket, call.ticket = call.ticket, None
+            owner, call.owner = call.owner, 0
         if ticket is not None:
             self._table.leave(ticket)
+        if owner:
+            self._table.close(owner)
+
+    def hold(self, call: RunningCall) -> None:
+        """The claims pass to the turn, until it is decided."""
+        if call.scope is not None:
+            call.scope.alive = False
+        with self._giving_back:
+            ticket, call.ticket = call.ticket, None
+            owner, call.owner = call.owner, 0
+        if ticket is not None:
+            self._table.move([ticket], self.owner, self)
+            self._held.append(ticket)
+        if owner:
+            self._table.close(owner)
+
+    def withdraw(self, position: int) -> None:
+        """Take back what was asked for and not given: the claims, or the slots."""
+        call = self._calls[position]
+        call.withdrawn(self._machine.calls[position], self.rate_since(call))
+        if call.request is None and call.ticket is not None:
+            with self._giving_back:
+                ticket, call.ticket = call.ticket, None
+            if ticket is not None:
+                self._table.leave(ticket)
+        self.free(position)
+
+    def decide(self) -> None:
+        """Give back what the turn holds, or pass it to the turn above that may yet be undone."""
+        with self._giving_back:
+            self._undecided = False
+            held, self._held = self._held, []
+            compensations, self.compensations = self.compensations, []
+            ticket, self._ticket = self._ticket, None
+        if ticket is not None:
+            if self._machine.ticket is TicketState.GRANTED:
+                held.insert(0, ticket)
+            else:
+                self._table.leave(ticket)
+        if self._keeper is not None:
+            passed = [replace(one, position=self._above) for one in compensations]
+            if self._keeper.keep(held, passed):
+                return
+        for number in held:
+            self._table.leave(number)
+
+    def leave(self) -> None:
+        """Nothing of the turn is left: forget its place in the tree of owners."""
+        self._table.close(self.owner)
+
+    def forget(self, undone: Callable[[int], bool]) -> None:
+        """Keep nothing of the calls that were undone: what undoing them began is not undone."""
+        with self._giving_back:
+            self.compensations = [one for one in self.compensations if not undone(one.position)]
+
+    def left_running(self, one: Compensation, in_thread: bool) -> Callable[[], None]:
+        """It could not be stopped: the claims of its call stay until what is returned is called."""
+        ticket = one.ticket
+        with self._giving_back:
+            if ticket is None or ticket not in self._held:
+                return lambda: None
+            self._held.remove(ticket)
+        self._calls[one.position].in_thread = in_thread
+        self._table.abandon(ticket, self, one.position)
+        return lambda: self._table.leave(ticket)
 
     def abandon(self, call: RunningCall) -> None:
         """The call was given up and keeps its claims; whoever waits for it is told."""
+        if call.scope is not None:
+            call.scope.abandoned = True
         if call.ticket is not None:
-            self._table.abandon(call.ticket, call.call.name, self, call.position)
+            self._table.abandon(call.ticket, self, call.position)
+
+    def _deadlocked(self, position: int, parties: str) -> None:
+        open_calls = [c for c in self._machine.calls if c.status is None]
+        which = open_calls[0].position if position == TURN and open_calls else position
+        if which != TURN:
+            self._calls[which].reason = f"deadlock: it and {parties} wait for each other"
+        self._machine.deadlocked(position)
 
     def _held_up(self, position: int) -> None:
-        """The call waits for one that was given up.
-
-        It waits for one of its own turn not at all, for one of another turn only so long if it has
-        no time limit.
-        """
-        call = self._calls[position]
-        holder = None if call.ticket is None else self._table.held_up_by(call.ticket)
-        if holder is None or self._machine.calls[position].state is not CallState.QUEUED:
+        """It waits for one that was given up: of its own root turn not at all, else so long."""
+        call = None if position == TURN else self._calls[position]
+        ticket = self._ticket if call is None else call.ticket
+        holder = None if ticket is None else self._table.held_up_by(ticket)
+        if ticket is None or holder is None or not self._is_queued(position):
             return
-        if holder.claimant is self:
-            self._machine.skip(position, holder.call)
+        name = holder.claimant.name_of(holder.call)
+        if self._table.same_root(ticket, holder.ticket):
+            cause = holder.call if holder.claimant is self and holder.call != TURN else None
+            self._skip(position, name, cause)
             return
-        if call.timer is not None or self._abandoned_wait is None:
+        if self._abandoned_wait is None or self._has_limits(position):
             return
-        loop = self._inbox.loop
-        now = loop.time()
+        now = self._inbox.loop.time()
         until = self._held_up_until.setdefault(holder.ticket, now + self._abandoned_wait)
-        if now < until:
-            call.grace = loop.call_at(until, self._inbox.post, self._held_up, position)
-        else:
-            call.holder = f"{holder.name} of another turn"
-            self._machine.skip(position)
+        if now >= until:
+            self._skip(position, f"{name} of another turn", None)
+            return
+        timer = self._inbox.loop.call_at(until, self._inbox.post, self._held_up, position)
+        if call is not None:
+            call.grace = timer
+
+    def _has_limits(self, position: int) -> bool:
+        """Whether every call that waits has a time limit."""
+        records = self._machine.calls
+        waiting = [c for c in self._waiting(position) if records[c.position].status is None]
+        return all(call.timer is not None for call in waiting)
+
+    def _waiting(self, position: int) -> list[RunningCall]:
+        return self._calls if position == TURN else [self._calls[position]]
+
+    def _is_queued(self, position: int) -> bool:
+        if position == TURN:
+            return self._machine.ticket is TicketState.QUEUED
+        return self._machine.calls[position].state is CallState.QUEUED
+
+    def _skip(self, position: int, holder: str, cause: int | None) -> None:
+        for call in self._waiting(position):
+            call.holder = holder
+        self._machine.skip(position, cause)
 
     # Slots
 
     def request(self, position: int) -> None:
         """Ask the limits for slots; `start` is told when they are taken."""
-        call = self._calls[position]
-        call.locked = self._inbox.loop.time()
-        if call.ordered is None:
-            call.ordered = call.locked
-        dimensions = self._limits.dimensions(call.call.name, call.admitted.tags)
-        chain = self._machine.chain(position)
-        call.request = self._limits.request(self, position, dimensions, chain)
+        call, record = self._calls[position], self._machine.calls[position]
+        if not record.alive:
+            call.locked = self._inbox.loop.time()
+            if call.ordered is None:
+                call.ordered = call.locked
+        call.request = self._limits.request(
+            self,
+            position,
+            call.need(self._limits),
+            self._machine.chain(position),
+            resuming=record.alive,
+            rated=not record.alive or call.takes_rates,
+        )
         self.slots_wanted = True
+
+    def swap(self, call: RunningCall) -> bool:
+        """Exchange the slots that a running call has for those it needs now, if there is room."""
+        request = call.request
+        return request is not None and self._limits.swap(request, call.need(self._limits))
+
+    def rate_since(self, call: RunningCall) -> float | None:
+        """Since when the call has stood, or stood, in a rate's queue."""
+        return None if call.request is None else self._limits.rate_since(call.request)
 
     def prefer(self, position: int) -> None:
         """The chain behind a waiting call is known now."""
@@ -151,15 +315,22 @@ class Holdings:
     def grant(self) -> None:
         """Let start whoever may, of any turn."""
         self.slots_wanted = False
-        self._limits.grant()
+        self._limits.grant(self._inbox.loop.time())
+
+    def _want_slots(self) -> None:
+        self.slots_wanted = True
+
+    def _grant_at(self, when: float) -> None:
+        self._inbox.loop.call_at(when, self._rate_opened, when)
+
+    def _rate_opened(self, when: float) -> None:
+        self._limits.grant(max(when, self._inbox.loop.time()))
 
     def _give_slots_back(self, call: RunningCall) -> None:
         with self._giving_back:
             request, call.request = call.request, None
         if request is not None:
             self._limits.give_back(request)
-
-    # From a worker thread
 
     def thread_ended(self, call: RunningCall) -> None:
         """Give back what the loop may never give back for it, as it may be gone.
@@ -168,8 +339,10 @@ class Holdings:
         """
         call.in_thread = False
         closed = self._inbox.loop.is_closed()
-        if closed or self._machine.calls[call.position].state is CallState.ENDED:
+        record = self._machine.calls[call.position]
+        over = record.state is CallState.ENDED and not record.open_turns
+        if closed or (over and not self._machine.keeps(call.position)):
             self.give_claims_back(call)
         if closed:
             self._give_slots_back(call)
-            self._limits.grant()
+            self._limits.grant(self._inbox.loop.time())

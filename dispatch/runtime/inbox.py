@@ -57,6 +57,13 @@ class Inbox:
         """Have this handled now, on the loop; or next, if something is being handled."""
         self._receive(handle, news)
 
+    def hand(self, handle: Callable[..., None], *news: object) -> bool:
+        """Have this handled now if this is the loop's thread, else soon; False if it is gone."""
+        if threading.get_ident() != self._thread or self.loop.is_closed():
+            return self.post(handle, *news)
+        self.take(handle, *news)
+        return True
+
     def pump(self) -> None:
         """Handle news and take steps until there is nothing left to do now."""
         if self._pumping:

@@ -8,9 +8,10 @@ may be closed by then. Whatever a tool raises is an `Outcome`, never an exceptio
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from collections.abc import Callable, Mapping
-from contextvars import Context
+from contextvars import Context, copy_context
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -151,6 +152,48 @@ class ThreadInvocation:
         if not outcome.began and inspect.iscoroutine(value):
             value.close()  # nobody will await it any more
         self._done(replace(outcome, began=True))  # the thread did
+
+
+async def run_in_thread(
+    loop: asyncio.AbstractEventLoop,
+    handler: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    *,
+    pool: WorkerPool,
+    ended: Callable[[], None],
+) -> Any:
+    """Call it in a worker thread, with this task's context variables, and wait until it returns.
+
+    Cancelling waits for the thread all the same, since that cannot be stopped, and is raised then.
+    `ended` is called in the thread, as it returns.
+    """
+    returned: asyncio.Future[Outcome] = loop.create_future()
+    context = copy_context()
+
+    def work() -> None:
+        outcome = _called(handler, arguments, context)
+        ended()
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_set, returned, outcome)
+
+    pool.submit(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not returned.done():
+        try:
+            await asyncio.shield(returned)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    outcome = returned.result()
+    if cancelled is not None:
+        raise cancelled
+    if outcome.error is not None:
+        raise outcome.error
+    return await outcome.value if outcome.awaitable else outcome.value
+
+
+def _set(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
+    if not future.done():
+        future.set_result(outcome)
 
 
 def _called(handler: Callable[..., Any], arguments: Mapping[str, Any], context: Context) -> Outcome:

@@ -1,15 +1,26 @@
-"""Limits shared by turns, dispatchers, threads and loops: the slot machine behind a mutex."""
+"""Limits shared by turns, dispatchers, threads and loops: the slot machine behind a mutex.
+
+Owns who asked, and who is asked to come back when a rate opens. The mutex is held for the machine
+alone; starters are told outside it, and one whose loop is gone is taken out.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from types import MappingProxyType
+from typing import NamedTuple, Protocol, TypeVar
 
-from dispatch.core.limits import Dimensions, SlotMachine
+from dispatch.core.limits import SlotMachine
+from dispatch.core.lines import Need
+from dispatch.core.rates import Rate
 from dispatch.errors import DeclarationError
 
+T = TypeVar("T")
+
 DEFAULT_TOTAL = 8
+EARLY = 0.001
+"""By how many seconds the timer of a loop may fire before its time."""
 
 
 class Starter(Protocol):
@@ -21,21 +32,44 @@ class Starter(Protocol):
         """Whether the news arrived; False if the starter's loop is gone."""
         ...
 
+    def call_limits_at(self, when: float) -> bool:
+        """Call `grant` at this moment of the loop's clock; False if the loop is gone.
+
+        Pass `grant` a `now` that is not before `when`: a loop's timer may fire a little early.
+        """
+        ...
+
+    def limits_changed(self) -> bool:
+        """Call `grant` soon, on the starter's loop; False if the loop is gone."""
+        ...
+
     def is_dead(self, call: int) -> bool:
         """Whether nobody is left who could ever give the call's slots back."""
         ...
 
 
+class _Asked(NamedTuple):
+    """A starter, the request and call it asked for, and the moment it was told to come back."""
+
+    starter: Starter
+    call: int
+    request: int
+    when: float
+
+
 class Limits:
-    """How many calls may run at once: in all, per tool and per tag.
+    """How many calls may run at once, and how many may start within a time.
 
     Args:
         total: The most calls at once, whatever they are. It bounds every other limit.
         per_tool: Limits by tool name. A tool that is not named has only the total.
         per_tag: Limits by tag; a call counts against the limit of every tag it has.
+        rates: `Rate`s by the name of a tool or a tag. A call takes its cost from the rate of its
+            tool and from that of every tag it has, at the start of each attempt.
 
-    One object may be given to several dispatchers, which then share it. Raises
-    `DeclarationError` for a limit that is not a whole number above 0.
+    One object may be given to several dispatchers, which then share it, and may be changed at any
+    time from any thread. A limit of 0 pauses what it counts. Raises `DeclarationError` for a limit
+    that is not a whole number of at least 0, and for a rate that is no `Rate`.
     """
 
     def __init__(
@@ -43,26 +77,65 @@ class Limits:
         total: int = DEFAULT_TOTAL,
         per_tool: Mapping[str, int] | None = None,
         per_tag: Mapping[str, int] | None = None,
+        rates: Mapping[str, Rate] | None = None,
     ) -> None:
-        _check("total", total)
-        for what, limits in (("tool", per_tool), ("tag", per_tag)):
-            for name, limit in (limits or {}).items():
-                _check(f"{what} {name!r}", limit)
-        self.total = total
-        self.per_tool = dict(per_tool or {})
-        self.per_tag = dict(per_tag or {})
-        self._machine = SlotMachine(total, self.per_tool, self.per_tag)
+        _check(total, per_tool, per_tag, rates)
+        self._machine = SlotMachine(total, per_tool, per_tag, rates)
         self._lock = threading.Lock()
         self._starters: dict[int, tuple[Starter, int]] = {}
+        self._asked: _Asked | None = None
 
-    def dimensions(self, tool: str, tags: Iterable[str]) -> Dimensions:
-        """The limits that a call of this tool with these tags counts against, beside the total."""
-        return self._machine.dimensions(tool, tags)
+    def change(
+        self,
+        *,
+        total: int | None = None,
+        per_tool: Mapping[str, int | None] | None = None,
+        per_tag: Mapping[str, int | None] | None = None,
+        rates: Mapping[str, Rate | None] | None = None,
+    ) -> None:
+        """Change the limits and rates that are named, and no others; from any thread.
 
-    def request(self, starter: Starter, call: int, dimensions: Dimensions, chain: int) -> int:
-        """Ask for slots; `grant` tells the starter once they are taken."""
+        Given None, a name loses its limit or rate. What may start now starts at once, on its own
+        loop. After a limit is lowered, running calls finish; 0 pauses until it is raised. A rate
+        that is changed keeps the tokens it has, as far as the new burst holds them. Raises
+        `DeclarationError` as the constructor does, and changes nothing then.
+        """
+        named = (_given(per_tool), _given(per_tag), _given(rates))
+        _check(self.total if total is None else total, *named)
         with self._lock:
-            request = self._machine.request(starter.number, dimensions, chain)
+            self._machine.change(total=total, per_tool=per_tool, per_tag=per_tag, rates=rates)
+            waiting = [self._starters[request][0] for request in self._machine.queue]
+        for starter in {starter.number: starter for starter in waiting}.values():
+            starter.limits_changed()
+
+    def need(self, tool: str, tags: Iterable[str], cost: float = 1.0) -> Need:
+        """Everything a call of this tool with these tags counts against, also after changes."""
+        return self._machine.need(tool, tags, cost)
+
+    def refused(self, need: Need) -> str | None:
+        """The name of a rate whose burst the cost is above, so that the call could never run."""
+        with self._lock:
+            return self._machine.refused(need)
+
+    def request(
+        self,
+        starter: Starter,
+        call: int,
+        need: Need,
+        chain: int,
+        *,
+        resuming: bool = False,
+        rated: bool = True,
+    ) -> int:
+        """Ask for slots; `grant` tells the starter once they are taken.
+
+        A call that goes on after it was suspended is `resuming`; it goes before all that have not
+        started. It takes tokens again unless `rated` is False, as only another attempt should.
+        """
+        with self._lock:
+            request = self._machine.request(
+                starter.number, need, chain, resuming=resuming, rated=rated
+            )
             self._starters[request] = (starter, call)
             return request
 
@@ -81,23 +154,64 @@ class Limits:
             else:
                 self._machine.release(request)
 
-    def grant(self) -> None:
-        """Start what may start now."""
+    def swap(self, request: int, need: Need) -> bool:
+        """Exchange the slots that a request has for those of `need`, if there is room at once.
+
+        False, and nothing has changed, if there is none. Call `grant` afterwards.
+        """
+        with self._lock:
+            held = request in self._starters and not self._machine.waiting(request)
+            return held and self._machine.swap(request, need)
+
+    def rate_since(self, request: int) -> float | None:
+        """Since when a request has waited for nothing but its rates; None if it has not."""
+        with self._lock:
+            return self._machine.rate_since(request)
+
+    def grant(self, now: float) -> None:
+        """Start what may start now, and see to it that somebody comes back when a rate opens."""
         while True:
-            with self._lock:
-                request = self._machine.take()
-                if request is None:
-                    return
-                starter, call = self._starters[request]
-            if not starter.slots_taken(request, call):
-                self.give_back(request)
+            while (taken := self._take(now)) is not None:
+                request, starter, call = taken
+                if not starter.slots_taken(request, call):
+                    self.give_back(request)
+            asked = self._ask(now)
+            if asked is None or asked.starter.call_limits_at(asked.when):
+                return
+            self.give_back(asked.request)
 
     def clear_dead(self) -> None:
         """Release the slots of calls whose loop was closed in the middle of their turn."""
         with self._lock:
-            dead = [number for number, (who, call) in self._starters.items() if who.is_dead(call)]
-        for request in dead:
-            self.give_back(request)
+            starters = list(self._starters.items())
+        for request, (starter, call) in starters:
+            if starter.is_dead(call):
+                self.give_back(request)
+
+    @property
+    def total(self) -> int:
+        """The most calls at once; setting it is `change(total=...)`."""
+        return self._machine.total
+
+    @total.setter
+    def total(self, total: int) -> None:
+        self.change(total=total)
+
+    @property
+    def per_tool(self) -> Mapping[str, int]:
+        """The limits by tool name, as they are now; read-only."""
+        return self._named("tool:")
+
+    @property
+    def per_tag(self) -> Mapping[str, int]:
+        """The limits by tag, as they are now; read-only."""
+        return self._named("tag:")
+
+    @property
+    def rates(self) -> Mapping[str, Rate]:
+        """The rates by name of a tool or tag, as they are now; read-only."""
+        buckets = self._machine.buckets
+        return MappingProxyType({name: bucket.rate for name, bucket in buckets.items()})
 
     @property
     def named(self) -> dict[str, int]:
@@ -109,7 +223,68 @@ class Limits:
         """How many calls hold slots now."""
         return len(self._machine.holders)
 
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for slots or rates now."""
+        return len(self._machine.queue)
 
-def _check(what: str, limit: int) -> None:
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise DeclarationError(f"limit of {what}: must be a whole number above 0, not {limit!r}")
+    def _named(self, kind: str) -> Mapping[str, int]:
+        limits = self._machine.limits.items()
+        return MappingProxyType(
+            {name.removeprefix(kind): limit for name, limit in limits if name.startswith(kind)}
+        )
+
+    def _take(self, now: float) -> tuple[int, Starter, int] | None:
+        with self._lock:
+            request = self._machine.take(now)
+            return None if request is None else (request, *self._starters[request])
+
+    def _ask(self, now: float) -> _Asked | None:
+        """Who must come back and when, unless somebody will be back by then."""
+        if not self._machine.buckets:
+            return None
+        asked = self._asked
+        lost = asked is not None and asked.starter.is_dead(asked.call)
+        with self._lock:
+            wake = self._machine.next_wake(now)
+            if wake is None or (not lost and self._will_be_back(now, wake[0])):
+                return None
+            when, request = wake
+            self._asked = _Asked(*self._starters[request], request, when)
+            return self._asked
+
+    def _will_be_back(self, now: float, when: float) -> bool:
+        """Whether the one who was asked comes in time.
+
+        One whose request no longer waits is not counted on: its turn may have ended, and its loop.
+        """
+        asked = self._asked
+        if asked is None or not self._machine.waiting(asked.request):
+            return False
+        return now < asked.when - EARLY and asked.when <= when
+
+
+def _given(changes: Mapping[str, T | None] | None) -> dict[str, T]:
+    return {name: value for name, value in (changes or {}).items() if value is not None}
+
+
+def _check(
+    total: int,
+    per_tool: Mapping[str, int] | None,
+    per_tag: Mapping[str, int] | None,
+    rates: Mapping[str, Rate] | None,
+) -> None:
+    _check_limit("total", total)
+    for what, limits in (("tool", per_tool), ("tag", per_tag)):
+        for name, limit in (limits or {}).items():
+            _check_limit(f"{what} {name!r}", limit)
+    for name, rate in (rates or {}).items():
+        if not isinstance(rate, Rate):
+            raise DeclarationError(f"rate of {name!r}: must be a Rate, not {rate!r}")
+
+
+def _check_limit(what: str, limit: int) -> None:
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+        raise DeclarationError(
+            f"limit of {what}: must be a whole number, 0 (paused) or more, not {limit!r}"
+        )

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from dispatch.claims import RESERVED_MODES, Claim, FileKeys, checked
-from dispatch.core.table import TableMachine
-from dispatch.errors import DeclarationError
-from dispatch.runtime.nesting import refuse_inside_tool
+from dispatch.core.table import Granted, TableMachine
+from dispatch.errors import Deadlock, DeclarationError
+from dispatch.runtime.nesting import PARENT, Scope, current
 
 MAX_MODES = 16
 
 
 class Claimant(Protocol):
-    """Whoever entered claims: told, from any thread, that they were granted."""
+    """Whoever entered claims: told, from any thread, what became of them."""
 
     def claims_granted(self, call: int) -> bool:
         """Whether the news arrived; False if the claimant's loop is gone."""
+        ...
+
+    def claims_deadlocked(self, call: int, parties: str) -> bool:
+        """The ticket was taken out because of a deadlock with these."""
         ...
 
     def claims_held_up(self, call: int) -> bool:
@@ -33,13 +39,16 @@ class Claimant(Protocol):
         """Whether nobody is left who could ever give the call's claims back."""
         ...
 
+    def name_of(self, call: int) -> str:
+        """How people would name the call."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Abandoned:
     """A call that was given up and keeps its claims until it really ends."""
 
     ticket: int
-    name: str
     claimant: Claimant
     call: int
 
@@ -72,19 +81,41 @@ class ResourceTable:
     async def hold(self, *claims: Claim | tuple[str, ...]) -> AsyncIterator[None]:
         """Hold these claims (or keys, for writing) while the body runs; waits its turn like a call.
 
-        Cancelling while it waits withdraws it. Inside a tool it raises `NotSupported`.
+        Outside of tools it keeps out whatever claims the same, what the body itself starts too.
+        Inside a tool it is nested in the tool's call, which gives its slots back while it waits,
+        and what the body starts is nested in it. Cancelling while it waits withdraws it. Raises
+        `Deadlock` if it is the one to fail of a cycle.
         """
-        refuse_inside_tool("table.hold")
         resolved = self._files.resolve(checked(claims))
         self.check_modes(resolved)
-        holder = _Holder()
-        ticket, granted = self.enter(holder, 0, resolved)
+        outer = current()
+        inside = outer if outer is not None and outer.table is self else None
+        holder = _Holder("a hold" if outer is None else f"a hold in {outer.tool}")
+        owner = self.open(0 if inside is None else inside.owner)
+        ticket, granted = self.enter(holder, 0, resolved, owner)
+        scope = Scope(
+            self,
+            tool="" if outer is None else outer.tool,
+            turn_id="" if outer is None else outer.turn_id,
+            position=-1 if outer is None else outer.position,
+            depth=0 if outer is None else outer.depth,
+            host=None if outer is None else outer.host,
+            owner=owner,
+            keeper=None if outer is None else outer.keeper,
+            outer=outer,
+        )
+        entered = PARENT.get()
         try:
             if not granted:
-                await holder.granted
+                await _waited(holder.granted, outer)
+            if outer is not None:
+                PARENT.set(scope)
             yield
         finally:
+            PARENT.set(entered)
+            scope.alive = False
             self.leave(ticket)
+            self.close(owner)
 
     def statistics(self) -> TableStatistics:
         """How many tickets hold claims, and how many wait, right now."""
@@ -106,32 +137,68 @@ class ResourceTable:
                 )
             self._modes |= modes
 
+    def open(self, parent: int = 0) -> int:
+        """A new owner below `parent`."""
+        with self._lock:
+            return self._machine.open(parent)
+
+    def close(self, owner: int) -> None:
+        """Forget an owner that has no tickets left."""
+        with self._lock:
+            self._machine.close(owner)
+
     def enter(
-        self, claimant: Claimant, call: int, claims: tuple[Claim, ...], parent: int = 0
+        self, claimant: Claimant, call: int, claims: tuple[Claim, ...], owner: int
     ) -> tuple[int, bool]:
         """Ask for claims: the ticket, and whether they were granted at once."""
         with self._lock:
-            ticket = self._machine.enter(self._machine.open(parent), claims)
+            ticket = self._machine.enter(owner, claims)
             self._claimants[ticket.number] = (claimant, call)
             held_up = self._machine.held_up_by(ticket.number)
+            told = self._news(but=ticket.number if ticket.granted else 0)
+        self._tell(told)
         if held_up:
             claimant.claims_held_up(call)
         return ticket.number, ticket.granted
 
-    def abandon(self, ticket: int, name: str, claimant: Claimant, call: int) -> None:
+    def move(self, tickets: Iterable[int], owner: int, claimant: Claimant) -> None:
+        """These granted tickets pass to another owner, and to the turn that will leave them."""
+        with self._lock:
+            for ticket in tickets:
+                if ticket in self._claimants:
+                    self._machine.move(ticket, owner)
+                    self._claimants[ticket] = (claimant, -1)
+            told = self._news()
+        self._tell(told)
+
+    def abandon(self, ticket: int, claimant: Claimant, call: int) -> None:
         """The call that holds these claims was given up; whoever waits for it is told."""
         with self._lock:
-            told = [self._claimants[waiter] for waiter in self._machine.abandon(ticket)]
+            waiting = self._machine.abandon(ticket)
+            held_up = [self._claimants[waiter] for waiter in waiting]
             if ticket in self._machine.abandoned:
-                self._abandoned[ticket] = Abandoned(ticket, name, claimant, call)
-        for waiting, position in told:
-            waiting.claims_held_up(position)
+                self._claimants[ticket] = (claimant, call)
+                self._abandoned[ticket] = Abandoned(ticket, claimant, call)
+            told = self._news()
+        self._tell(told)
+        for waiter, position in held_up:
+            waiter.claims_held_up(position)
 
     def held_up_by(self, ticket: int) -> Abandoned | None:
         """The abandoned call that this ticket waits for, directly or not."""
         with self._lock:
             holder = self._machine.held_up_by(ticket)
-            return self._abandoned[holder] if holder else None
+            return self._abandoned.get(holder)
+
+    def same_root(self, first: int, second: int) -> bool:
+        """Whether two tickets belong to the same root turn."""
+        with self._lock:
+            return self._machine.same_root(first, second)
+
+    def blocked_by_abandoned(self, claims: tuple[Claim, ...]) -> Abandoned | None:
+        """An abandoned call that conflicts with these claims."""
+        with self._lock:
+            return self._abandoned.get(self._machine.abandoned_conflict(claims))
 
     def clear_dead(self) -> None:
         """Release what calls hold whose loop was closed in the middle of their turn."""
@@ -142,32 +209,61 @@ class ResourceTable:
 
     def leave(self, ticket: int) -> None:
         """Give claims back, or withdraw from waiting; wakes whoever goes next."""
-        leaving = [ticket]
-        while leaving:
-            number = leaving.pop()
-            with self._lock:
-                if self._claimants.pop(number, None) is None:
-                    continue  # released before, as its loop was closed
-                self._machine.close(self._machine.tickets[number].owner)
-                granted = self._machine.leave(number)
-                self._abandoned.pop(number, None)
-                woken = [(other, *self._claimants[other]) for other in granted]
-            leaving += [other for other, to, call in woken if not to.claims_granted(call)]
+        with self._lock:
+            if self._claimants.pop(ticket, None) is None:
+                return  # taken out before: a deadlock's victim, or its loop was closed
+            self._machine.leave(ticket)
+            self._abandoned.pop(ticket, None)
+            told = self._news()
+        self._tell(told)
+
+    def _news(self, but: int = 0) -> list[Callable[[], object]]:
+        """Whom to tell what, once the lock is released."""
+        told: list[Callable[[], object]] = []
+        for news in self._machine.news:
+            if isinstance(news, Granted):
+                if news.ticket != but:
+                    told.append(partial(self._tell_granted, news.ticket))
+                continue
+            claimant, call = self._claimants.pop(news.ticket)
+            parties = " and ".join(
+                who.name_of(number)
+                for who, number in map(self._claimants.__getitem__, news.parties)
+            )
+            told.append(partial(claimant.claims_deadlocked, call, parties))
+        self._machine.news.clear()
+        return told
+
+    def _tell(self, told: list[Callable[[], object]]) -> None:
+        for tell in told:
+            tell()
+
+    def _tell_granted(self, ticket: int) -> None:
+        with self._lock:
+            known = self._claimants.get(ticket)
+        if known is not None and not known[0].claims_granted(known[1]):
+            self.leave(ticket)  # its loop is closed: nobody will
+
+
+async def _waited(granted: asyncio.Future[None], outer: Scope | None) -> None:
+    """Wait for the claims, without the slots of the call that this is in."""
+    async with contextlib.nullcontext() if outer is None else outer.suspended():
+        await granted
 
 
 class _Holder:
     """A `hold` that waits in its own loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._loop = asyncio.get_running_loop()
         self.granted: asyncio.Future[None] = self._loop.create_future()
 
     def claims_granted(self, call: int) -> bool:
-        try:
-            self._loop.call_soon_threadsafe(self._grant)
-        except RuntimeError:  # the loop is closed: nobody will ever leave for this holder
-            return False
-        return True
+        return self._soon(self._grant)
+
+    def claims_deadlocked(self, call: int, parties: str) -> bool:
+        return self._soon(self._fail, parties)
 
     def claims_held_up(self, call: int) -> bool:
         return True  # a hold waits as long as its task lets it
@@ -175,6 +271,22 @@ class _Holder:
     def is_dead(self, call: int) -> bool:
         return self._loop.is_closed()
 
+    def name_of(self, call: int) -> str:
+        return self._name
+
+    def _soon(self, handle: Callable[..., None], *news: object) -> bool:
+        try:
+            self._loop.call_soon_threadsafe(handle, *news)
+        except RuntimeError:  # the loop is closed: nobody will ever leave for this holder
+            return False
+        return True
+
     def _grant(self) -> None:
         if not self.granted.done():
             self.granted.set_result(None)
+
+    def _fail(self, parties: str) -> None:
+        if not self.granted.done():
+            self.granted.set_exception(
+                Deadlock(f"deadlock: this hold and {parties} wait for each other")
+            )

@@ -7,12 +7,14 @@ from functools import cached_property
 from typing import overload
 
 from dispatch.call import Failure, FailureKind, Phase, Status, ToolResult
+from dispatch.core.graph import ConflictGraph
 from dispatch.core.life import CallRecord
 from dispatch.core.plan import Plan
 from dispatch.core.policy import Verdict
 from dispatch.core.stats import TurnStats, run_times, turn_stats
 from dispatch.errors import CallFailed, ToolError
 from dispatch.render import safe_str
+from dispatch.runtime.rollback import Undone
 
 WAITING = {
     Phase.GATE: "while waiting for approval",
@@ -42,6 +44,7 @@ class TurnResult(Sequence[ToolResult]):
         plan: Callable[[], Plan],
         records: Sequence[CallRecord],
         limits: Mapping[str, int],
+        peak: int,
     ) -> None:
         self.turn_id = turn_id
         self.results = tuple(results)
@@ -49,6 +52,7 @@ class TurnResult(Sequence[ToolResult]):
         self.reason = verdict.reason
         self._make_plan = plan
         self._limits = limits
+        self._peak = peak
         self._conflicting = sum(record.conflicting for record in records)
         self._serialized = sum(record.serialized for record in records)
 
@@ -69,7 +73,22 @@ class TurnResult(Sequence[ToolResult]):
             self.results,
             conflicting=self._conflicting,
             conflict_serialized=self._serialized,
+            peak=self._peak,
             lower_bound=self.plan.lower_bound(run_times(self.results), self._limits),
+        )
+
+    def quick_stats(self, graph: ConflictGraph) -> TurnStats:
+        """`stats`, for one turn after the other: the plan is made only if limits ask for it."""
+        if len(self._limits) > 1:
+            return self.stats
+        times = run_times(self.results)
+        bound = sum(times) if len(times) < 2 else graph.lower_bound(times)
+        return turn_stats(
+            self.results,
+            conflicting=self._conflicting,
+            conflict_serialized=self._serialized,
+            peak=self._peak,
+            lower_bound=max(bound, sum(times) / max(1, self._limits["total"])),
         )
 
     def raise_for_failures(self) -> None:
@@ -100,8 +119,12 @@ class TurnResult(Sequence[ToolResult]):
         return f"<TurnResult {self.turn_id}: {counts or 'no calls'}>"
 
 
-def raised(error: BaseException) -> Failure:
-    """A tool raised: its own text for a `ToolError`, else the exception's type and text."""
+def raised(error: BaseException, middleware: str = "") -> Failure:
+    """A tool raised: its own text for a `ToolError`, else the exception's type and text.
+
+    `middleware` names the one that raised it, if it was not the tool.
+    """
+    by_whom = f"the middleware {middleware!r} failed: " if middleware else ""
     if isinstance(error, ToolError):
         return Failure(
             kind=FailureKind.TOOL_ERROR,
@@ -109,40 +132,81 @@ def raised(error: BaseException) -> Failure:
             retryable=error.retryable,
             phase=Phase.RUN,
             exception_type=type(error).__name__,
-            details=error.details,
+            details={**error.details, "middleware": middleware} if middleware else error.details,
         )
     return Failure(
         kind=FailureKind.TOOL_ERROR,
-        message=_bounded(_told(error)),
+        message=_bounded(by_whom + _told(error)),
         phase=Phase.RUN,
         exception_type=type(error).__name__,
+        details={"middleware": middleware} if middleware else {},
     )
 
 
-def refused(kind: FailureKind, message: str) -> Failure:
-    """The call was never run, because of what the model wrote."""
-    return Failure(kind=kind, message=message)
+def refused(kind: FailureKind, message: str, phase: Phase | None = None) -> Failure:
+    """The call was never run, because of what the model wrote or a gate decided."""
+    return Failure(kind=kind, message=message, phase=phase)
 
 
-def stopped(record: CallRecord, reason: str, *, cause: str = "", safe: bool = False) -> Failure:
-    """The call was cancelled, timed out, skipped or given up; `safe` if running it twice is."""
+def stopped(
+    record: CallRecord, reason: str, *, cause: str = "", safe: bool = False, undone: Undone | None
+) -> Failure:
+    """The call was cancelled, timed out, skipped, given up or undone.
+
+    `cause` names the call that led to it, `safe` says if running it twice is as good as once.
+    """
     kind, phase = record.kind or FailureKind.CANCELLED, record.phase
-    ran = phase is Phase.RUN
-    if record.status is Status.SKIPPED:
-        message = f"never started: it waits for {cause}, which could not be stopped"
-    elif kind is FailureKind.ABANDONED:
-        message = (
+    ran = phase in (Phase.RUN, Phase.ROLLBACK)
+    return Failure(
+        kind=kind,
+        message=_bounded(_why(record, kind, reason, cause, undone)),
+        retryable=kind in _RETRYABLE and (safe or not ran or kind is FailureKind.ROLLED_BACK),
+        cause=record.cause,
+        phase=phase,
+    )
+
+
+_RETRYABLE = frozenset(
+    {
+        FailureKind.CANCELLED,
+        FailureKind.TIMEOUT,
+        FailureKind.SKIPPED,
+        FailureKind.ABANDONED,
+        FailureKind.DEADLOCK,
+        FailureKind.ROLLED_BACK,
+    }
+)
+
+
+def _why(
+    record: CallRecord, kind: FailureKind, reason: str, cause: str, undone: Undone | None
+) -> str:
+    ran = record.phase is Phase.RUN
+    if kind is FailureKind.ROLLED_BACK:
+        ran_back = undone.ran if undone is not None else 0
+        what = f"{ran_back} compensation{'s'[: ran_back != 1]} ran"
+        what = what if ran_back else "it had nothing to undo"
+        return f"it succeeded, and was rolled back because {cause} failed; {what}"
+    if kind is FailureKind.IN_DOUBT:
+        faults = "; ".join(undone.faults) if undone is not None else ""
+        return f"rolling it back failed, so it may or may not have happened: {faults}"
+    if kind is FailureKind.DUPLICATE:
+        return f"the same as {cause}, whose result stands; ask again later if it must run twice"
+    if kind is FailureKind.ABANDONED and record.status is Status.UNKNOWN:
+        return (
             f"{reason}, and it did not stop: it may still be running, and what it does may or may"
             " not have happened"
         )
-    elif kind is FailureKind.TIMEOUT:
-        message = f"{reason} {WAITING[phase or Phase.RUN]}"
-        message += "" if ran else "; it never started"
-    else:
-        message = f"{'stopped while running' if ran else 'never started'}: {reason}"
-    return Failure(
-        kind=kind, message=message, retryable=safe or not ran, cause=record.cause, phase=phase
-    )
+    if kind is FailureKind.ABANDONED:
+        return f"never started: it waits for {cause}, which could not be stopped"
+    if kind is FailureKind.TIMEOUT:
+        phase = record.phase or Phase.RUN
+        return f"{reason} {WAITING[phase]}" + ("" if ran else "; it never started")
+    if kind is FailureKind.SKIPPED:
+        return f"never started: {cause} failed" if cause else f"never started: {reason}"
+    if kind is FailureKind.CANCELLED:
+        return f"{'stopped while running' if ran else 'never started'}: {reason}"
+    return reason or record.note or "never started"
 
 
 def unclear(record: CallRecord) -> Failure:
@@ -154,13 +218,15 @@ def unclear(record: CallRecord) -> Failure:
     )
 
 
-def self_cancelled() -> Failure:
-    """The tool raised `CancelledError` though nobody had asked it to stop."""
+def self_cancelled(middleware: str = "") -> Failure:
+    """The tool, or this middleware, raised `CancelledError` though nobody had asked it to stop."""
+    who = f"the middleware {middleware!r}" if middleware else "the tool"
     return Failure(
         kind=FailureKind.CANCELLED,
-        message="the tool cancelled itself: it raised CancelledError though nobody had stopped it",
+        message=f"{who} cancelled itself: it raised CancelledError though nobody had stopped it",
         phase=Phase.RUN,
         exception_type="CancelledError",
+        details={"middleware": middleware} if middleware else {},
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextvars import copy_context
 from types import TracebackType
 from typing import Self
@@ -15,16 +15,17 @@ import anyio
 from dispatch.call import Status, ToolCall, ToolResult
 from dispatch.core.life import TurnState
 from dispatch.core.plan import Plan
-from dispatch.core.policy import Verdict
 from dispatch.errors import TurnClosed, UsageError
 from dispatch.runtime.cancel import CancelToken
-from dispatch.runtime.driver import Driver, TurnSettings
+from dispatch.runtime.driver import Driver
 from dispatch.runtime.fault import report
-from dispatch.runtime.nesting import refuse_inside_tool
+from dispatch.runtime.nesting import Scope, current
 from dispatch.runtime.result import TurnResult
+from dispatch.runtime.settings import TurnSettings
 
 CHUNK = 256
 """Calls that are admitted before the loop gets a chance to do something else."""
+_DECIDED = (TurnState.DECIDED, TurnState.GONE)
 
 
 class Turn:
@@ -41,12 +42,16 @@ class Turn:
         tokens: Iterable[CancelToken] = (),
         opened: Callable[[Turn], None] = lambda turn: None,
         gone: Callable[[Turn], None] = lambda turn: None,
+        scope: Scope | None = None,
     ) -> None:
         self.id = settings.turn_id
         self.token = CancelToken()
         self._settings = settings
         self._tokens = tuple(tokens)
         self._opened, self._gone = opened, gone
+        self._scope = scope
+        self._at_once = False
+        self._parent: Scope | None = None
         self._driver: Driver | None = None
         self._ended: list[ToolResult] = []
         self._news = _Signal()
@@ -77,20 +82,35 @@ class Turn:
             error.turn = self._result  # type: ignore[attr-defined]
 
     def open(self) -> None:
-        """Bind the turn to the running loop. `async with` does this."""
-        refuse_inside_tool("a turn")
+        """Bind the turn to the running loop; inside a tool it is nested in the tool's call.
+
+        `async with` does this. Raises `UsageError` inside a call that was given up, or where turns
+        are nested too deep.
+        """
         if self._driver is not None:
             raise UsageError("this turn was entered before; make another with dispatcher.turn()")
+        scope = None if self._scope is None else self._scope.innermost_alive()
+        scope = scope or current()  # a compensation may use the context of the call that it undoes
+        if scope is not None:
+            scope.check(self._settings.max_depth)
         self._driver = Driver(
             self._settings,
             self.token,
+            parent=scope,
+            whole=self._at_once,
             ended=self._one_ended,
             decided=self._decided,
             gone=self._left,
         )
         self._opened(self)
-        self._forget = [token.on_cancel(self.token.cancel) for token in self._tokens]
+        tokens = self._tokens
+        if scope is not None:
+            self._parent = scope
+            scope.nest(1)
+            tokens = (*tokens, scope.token)
+        self._forget = [token.on_cancel(self.token.cancel) for token in tokens]
         self._forget.append(self.token.on_cancel(self._driver.cancel))
+        self._settings.totals.opened(asyncio.get_running_loop().time())
         if self._settings.timeout is not None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._settings.timeout, self._time_out)
@@ -98,7 +118,7 @@ class Turn:
     def submit(self, call: ToolCall) -> int:
         """Admit the next call and return its position; it may start at once.
 
-        Raises `TurnClosed` after `close`, `NotSupported` for what this version refuses. A call
+        Raises `TurnClosed` after `close`. A call
         that cannot be run (unknown tool, bad arguments) is admitted and gets an error result.
         """
         position = self._submit(call)
@@ -110,13 +130,18 @@ class Turn:
         self._running.close()
 
     def snapshot(self) -> tuple[ToolResult, ...]:
-        """The results there are by now, in intent order. Readable at any time."""
-        return tuple(sorted(self._ended, key=lambda result: result.index))
+        """The results there are by now, in intent order. Readable at any time.
+
+        Those of an all-or-nothing group may still change until the turn is decided.
+        """
+        results = {} if self._driver is None else self._driver.results
+        return tuple(result for _, result in sorted(results.items()))
 
     async def events(self) -> AsyncIterator[ToolResult]:
         """Yield every result as its call ends, from the first one on, until the turn is over.
 
-        Any number of readers; a slow one never slows the turn, and a cancelled one just goes.
+        Results of an all-or-nothing group come when the turn is decided, in intent order. Any
+        number of readers; a slow one never slows the turn, and a cancelled one just goes.
         """
         running = self._running
         seen = 0
@@ -124,7 +149,7 @@ class Turn:
             while seen < len(self._ended):
                 yield self._ended[seen]
                 seen += 1
-            if running.machine.state in (TurnState.DECIDED, TurnState.GONE):
+            if running.machine.state in _DECIDED:
                 return
             await self._news.wait()
 
@@ -144,6 +169,7 @@ class Turn:
 
     async def run(self, calls: Iterable[ToolCall]) -> TurnResult:
         """Submit all of these and finish. See `finish`."""
+        self._at_once = True
         async with self:
             for count, call in enumerate(calls, start=1):
                 self._submit(call)
@@ -180,7 +206,7 @@ class Turn:
         running = self._running
         if running.machine.state is not TurnState.OPEN:
             raise TurnClosed(f"call {call.id!r} came after the turn was closed; start another turn")
-        return running.submit(self._settings.admission.admit(call), copy_context())
+        return running.submit(running.admission.admit(call), copy_context())
 
     def _whole(self) -> TurnResult:
         if self._result is None:
@@ -188,12 +214,16 @@ class Turn:
         return self._result
 
     async def _settled(self, running: Driver) -> None:
-        """Wait until every call has its result, also while being cancelled; then raise."""
+        """Wait until every call has its result, also while being cancelled; then raise.
+
+        A turn that is nested in a call then waits for the slots of that call.
+        """
         running.close()
-        if self._result is not None:
-            return
         try:
-            await self._over.wait()
+            if self._result is None:
+                await self._over.wait()
+            if self._parent is not None:
+                await self._parent.going_on()
         except asyncio.CancelledError as error:
             running.stop(Status.CANCELLED, _reason(error))
             await self._stopped()
@@ -208,44 +238,54 @@ class Turn:
                     await self._over.wait()
 
     def _one_ended(self, result: ToolResult) -> None:
-        self._ended.append(result)
-        self._news.set()
+        machine = self._running.machine
+        if machine.state in _DECIDED:  # `_decided` comes next, and tells the rest in intent order
+            return
+        if machine.is_final(result.index):
+            self._ended.append(result)
+            self._news.set()
 
     def _decided(self) -> None:
+        running, settings = self._running, self._settings
         if self._timer is not None:
             self._timer.cancel()
         for forget in self._forget:
             forget()
+        told = {result.index for result in self._ended}
         results = self.snapshot()
+        self._ended += [result for result in results if result.index not in told]
+        for group in running.machine.groups.by_name.values():
+            if group.fault is not None:
+                report("the policy raised", group.fault, turn=self.id)
+        result = TurnResult(
+            self.id,
+            results,
+            running.machine.verdict,
+            self._plan,
+            running.machine.calls,
+            settings.limits.named,
+            running.peak,
+        )
+        settings.totals.decided(result.quick_stats(running.machine.graph), running.now)
         with self._lock:
-            self._result = TurnResult(
-                self.id,
-                results,
-                self._verdict(results),
-                self._plan,
-                self._running.machine.calls,
-                self._settings.limits.named,
-            )
+            self._result = result
             when_over, self._when_over = self._when_over, []
+        if self._parent is not None:
+            self._parent.wake()
         self._news.set()
         self._over.set()
         for callback in when_over:
             with contextlib.suppress(RuntimeError):  # the loop of whoever waits is closed
                 callback()
 
-    def _verdict(self, results: Sequence[ToolResult]) -> Verdict:
-        try:
-            return self._settings.policy.verdict([result.status for result in results])
-        except Exception as error:  # noqa: BLE001 - a policy may be the host's own
-            report("the policy raised", error, turn=self.id)
-            return Verdict(satisfied=False, reason=f"the policy raised {type(error).__name__}")
-
     def _plan(self) -> Plan:
         running, settings = self._running, self._settings
         admitted = [call.admitted for call in running.calls]
-        return settings.admission.describe(admitted, running.machine.graph, settings.schedule)
+        return running.admission.describe(admitted, running.machine.graph, settings.schedule)
 
     def _left(self) -> None:
+        if self._parent is not None:
+            self._parent.nest(-1)
         self._gone(self)
 
     def _time_out(self) -> None:

@@ -1,4 +1,4 @@
-"""Opening the files of a folder one after the other, however deep it is.
+"""Finding and opening the files of a folder one after the other, however deep it is.
 
 Knows nothing of what is looked for. Invariants: the order is that of the paths' parts; no link is
 followed; at most `OPEN_LIMIT` folders are open at a time, and nothing recurses; what is there but
@@ -8,9 +8,10 @@ meanwhile is passed by like what was never there.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -46,14 +47,15 @@ class _Level:
 class Walk:
     """One walk over the regular files at or below `top`, a resolved path of the folder.
 
-    `picks` is asked for a file's path below the top; `check` is called before every entry and may
-    raise to stop the walk.
+    `picks` is asked for a file's path below the top, and `enters` for a folder's, which ends in a
+    slash; `check` is called before every entry and may raise to stop the walk.
     """
 
     folder: Folder
     top: Path
     picks: Callable[[str], bool]
     check: Callable[[], object]
+    enters: Callable[[str], bool] = lambda _: True
     _levels: list[_Level] = field(default_factory=list)
     _missed: dict[str, list[str]] = field(default_factory=lambda: {"folders": [], "files": []})
 
@@ -62,16 +64,23 @@ class Walk:
         if not os.path.isdir(self.top):  # noqa: PTH112 - never raises, unlike pathlib's
             yield from self._single()
             return
-        prefix = "" if self.top == self.folder.root else self.folder.shown(self.top) + "/"
-        try:
-            self._levels.append(_listed("", self._opened("")))
-            while self._levels:
-                for below, file in self._step(self._levels[-1]):
+        with contextlib.closing(self._picked()) as picked:
+            for level, name in picked:
+                below = level.below + name
+                try:
+                    file = open_in(level.descriptor, name)
+                except OSError as error:
+                    self._miss("files", below, error)
+                    continue
+                if file is not None:
                     with file:
-                        yield prefix + below, file
-        finally:
-            for level in self._levels:
-                level.close()
+                        yield self._shown(below), file
+
+    def paths(self) -> Generator[str]:
+        """Tell the paths for people and open none. Raises `OSError` if the top is no folder."""
+        with contextlib.closing(self._picked()) as picked:
+            for level, name in picked:
+                yield self._shown(level.below + name)
 
     def notes(self) -> list[str]:
         """Say what could not be opened, for the model."""
@@ -93,24 +102,37 @@ class Walk:
             if self.picks(self.top.name):
                 yield shown, file
 
-    def _step(self, level: _Level) -> Iterator[tuple[str, BinaryIO]]:
-        """Do the next thing in a folder, which may be to leave it."""
-        self.check()
+    def _picked(self) -> Generator[tuple[_Level, str]]:
+        """Walk to the files, each in a folder that is open until the next is asked for."""
+        try:
+            self._levels.append(_listed("", self._opened("")))
+            while self._levels:
+                self.check()
+                level = self._levels[-1]
+                if (name := self._next(level)) is not None:
+                    yield level, name
+        finally:
+            for level in self._levels:
+                level.close()
+
+    def _next(self, level: _Level) -> str | None:
+        """Do the next thing in a folder, which may be to leave it; return a file that is picked."""
         if not level.pending:
             level.close()
             self._levels.pop()
-            return
+            return None
         if level.descriptor < 0 and not self._reopen(level):
-            return
+            return None
         name, is_folder = level.pending.pop()
         below = level.below + name
-        try:
-            if is_folder:
+        if not is_folder:
+            return name if self.picks(below) else None
+        if self.enters(below + "/"):
+            try:
                 self._enter(level, name, below + "/")
-            elif self.picks(below) and (file := open_in(level.descriptor, name)) is not None:
-                yield below, file
-        except OSError as error:
-            self._miss("folders" if is_folder else "files", below, error)
+            except OSError as error:
+                self._miss("folders", below, error)
+        return None
 
     def _enter(self, level: _Level, name: str, below: str) -> None:
         if len(os.fsencode(self.top)) + len(os.fsencode(below)) >= PATH_LIMIT:
@@ -127,6 +149,9 @@ class Walk:
             self._miss("folders", level.below.rstrip("/"), error)
             return False
         return True
+
+    def _shown(self, below: str) -> str:
+        return below if self.top == self.folder.root else f"{self.folder.shown(self.top)}/{below}"
 
     def _opened(self, below: str) -> int:
         with self.folder.directory(self.top / below) as directory:

@@ -14,8 +14,8 @@ F = ("file", "f")
 
 def graph_of(calls: list[Claims]) -> ConflictGraph:
     graph = ConflictGraph()
-    for claims in calls:
-        graph.add(claims)
+    for position, claims in enumerate(calls):
+        graph.add(position, claims)
     return graph
 
 
@@ -79,8 +79,10 @@ def test_a_wait_is_explained_by_calls_that_really_conflict(calls: list[Claims]) 
         waits, more = graph.waits(position)
         assert len(waits) == 20 or more == 0
         for wait in waits:
-            assert wait.mine in claims
-            assert wait.theirs in calls[wait.cause]
+            assert wait.pair is not None
+            mine, theirs = wait.pair
+            assert (True, True) == (mine in claims, theirs in calls[wait.cause])
+            assert conflict([mine], [theirs])
         assert bool(waits) == any(conflict(claims, calls[e]) for e in range(position))
 
 
@@ -102,3 +104,13 @@ def test_what_a_nearer_call_waits_for_is_not_named_again() -> None:
     graph = graph_of([(Claim(F, WRITE),), (Claim(F, WRITE),), (Claim((), READ),)])
     waits, more = graph.waits(2)
     assert ([1], 0) == ([wait.cause for wait in waits], more)
+
+
+def test_a_wait_for_a_named_call_has_no_claims_to_show() -> None:
+    """[edit f, edit g after the first]: the second waits, and no claim is the reason."""
+    graph = ConflictGraph()
+    graph.add(0, (Claim(F, WRITE),))
+    graph.add(1, (Claim(("file", "g"), WRITE),), (0,))
+    waits, _more = graph.waits(1)
+    assert [(0, None)] == [(wait.cause, wait.pair) for wait in waits]
+    assert [[], []] == [list(graph.conflicts(node)) for node in (0, 1)]

@@ -2,15 +2,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatch.claims import READ, WRITE, Claim, conflict
-from dispatch.core.table import TableMachine
+from dispatch.core.table import Granted, TableMachine
 from tests.core.turns import claim_sets
 
 Claims = tuple[Claim, ...]
 F: Claims = (Claim(("file", "f"), WRITE),)
+G: Claims = (Claim(("file", "g"), WRITE),)
+H: Claims = (Claim(("file", "h"), WRITE),)
 
 
 def entered(table: TableMachine, claims: Claims, parent: int = 0) -> int:
     return table.enter(table.open(parent), claims).number
+
+
+def left(table: TableMachine, number: int) -> list[int]:
+    """Let a ticket leave; returns the tickets that are granted because of it, in order."""
+    table.leave(number)
+    news, table.news = table.news, []
+    return [item.ticket for item in news if isinstance(item, Granted)]
 
 
 @given(st.data())
@@ -27,7 +36,7 @@ def test_waiting_is_first_come_first_served(data: st.DataObject) -> None:
             number = data.draw(st.sampled_from(sorted(claims)))
             del claims[number]
             granted.discard(number)
-            woken = table.leave(number)
+            woken = left(table, number)
             expected = [w for w in sorted(set(claims) - granted) if _free(w, claims, granted)]
             assert expected == woken
             granted.update(woken)
@@ -64,8 +73,8 @@ def test_an_exclusive_waiter_is_not_overtaken_by_readers() -> None:
     first = entered(table, reader)
     writer = entered(table, F)
     late = entered(table, reader)
-    assert [writer] == table.leave(first)
-    assert [late] == table.leave(writer)
+    assert [writer] == left(table, first)
+    assert [late] == left(table, writer)
 
 
 def test_withdrawing_a_waiter_lets_those_behind_it_go() -> None:
@@ -75,7 +84,7 @@ def test_withdrawing_a_waiter_lets_those_behind_it_go() -> None:
     entered(table, reader)
     writer = entered(table, F)
     late = entered(table, reader)
-    assert [late] == table.leave(writer)
+    assert [late] == left(table, writer)
 
 
 def test_claims_of_ancestors_do_not_count() -> None:
@@ -88,8 +97,8 @@ def test_claims_of_ancestors_do_not_count() -> None:
     stranger = table.enter(table.open(), F)
     assert (True, True, False) == (held.granted, child.granted, stranger.granted)
     table.validate()
-    assert [] == table.leave(held.number)
-    assert [stranger.number] == table.leave(child.number)
+    assert [] == left(table, held.number)
+    assert [stranger.number] == left(table, child.number)
 
 
 def test_cousins_below_one_holder_exclude_each_other() -> None:
@@ -99,7 +108,7 @@ def test_cousins_below_one_holder_exclude_each_other() -> None:
     table.enter(parent, F)
     first, second = (table.enter(table.open(parent), F) for _ in range(2))
     assert (True, False) == (first.granted, second.granted)
-    assert [second.number] == table.leave(first.number)
+    assert [second.number] == left(table, first.number)
 
 
 def test_a_thousand_writers_of_one_key_take_turns() -> None:
@@ -108,21 +117,35 @@ def test_a_thousand_writers_of_one_key_take_turns() -> None:
     tickets = [entered(table, F) for _ in range(1000)]
     order = [tickets[0]]
     while order[-1] != tickets[-1]:
-        order += table.leave(order[-1])
+        order += left(table, order[-1])
     assert tickets == order
 
 
 def test_who_waits_for_an_abandoned_ticket_is_known_however_far() -> None:
-    """Directly, behind another waiter, or entered later; and no more once it has left."""
+    """Directly, through a holder that nests such a call, or entered later; no more once it left."""
     table = TableMachine()
-    both: Claims = (*F, Claim(("file", "g"), WRITE))
-    stuck = entered(table, F)
-    direct, elsewhere = entered(table, both), entered(table, (Claim(("file", "h"), WRITE),))
-    behind = entered(table, (Claim(("file", "g"), WRITE),))
-    assert 0 == table.held_up_by(behind)
-    assert [direct, behind] == table.abandon(stuck)
+    stuck, parent = entered(table, F), table.open()
+    held = table.enter(parent, G).number
+    child = entered(table, F, parent)
+    through, elsewhere = entered(table, G), entered(table, H)
+    assert 0 == table.held_up_by(through)
+    assert [child, through] == sorted(table.abandon(stuck))
     late = entered(table, F)
-    waiters = (direct, behind, late, elsewhere)
+    waiters = (child, through, late, elsewhere)
     assert [stuck, stuck, stuck, 0] == [table.held_up_by(w) for w in waiters]
-    table.leave(stuck)
-    assert [0, 0, 0] == [table.held_up_by(w) for w in (direct, behind, late)]
+    assert [child] == left(table, stuck)
+    assert [0, 0, 0] == [table.held_up_by(w) for w in (child, through, late)]
+    assert ([held], [child]) == (table.blockers(through), table.blockers(late))
+
+
+def test_a_waiter_that_waits_in_vain_is_passed() -> None:
+    """Who waits only for a waiter that waits for an abandoned ticket goes first, now and later."""
+    table = TableMachine()
+    stuck = entered(table, F)
+    vain, behind = entered(table, (*F, *G)), entered(table, G)
+    table.abandon(stuck)
+    assert [Granted(behind)] == table.news
+    table.news.clear()
+    later = entered(table, G)
+    assert ([stuck, behind], [behind]) == (table.blockers(vain), table.blockers(later))
+    assert [later] == left(table, behind)

@@ -3,15 +3,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatch.call import STATUS_KINDS, FailureKind, Phase, Status
-from dispatch.claims import READ, WRITE, Claim
-from dispatch.core.life import CallState, Do, TurnState
+from dispatch.core.life import CallState, TurnState
 from dispatch.core.schedules import Schedule
 from dispatch.core.turn import TurnMachine
+from tests.core.single import READ_F, F, G, drive, turn_of
 from tests.core.turns import walk
-
-F = (Claim(("file", "f"), WRITE),)
-G = (Claim(("file", "g"), WRITE),)
-READ_F = (Claim(("file", "f"), READ),)
 
 
 @given(st.integers(0, 10**9))
@@ -32,28 +28,6 @@ def test_any_interleaving_keeps_the_rules(seed: int) -> None:
             kinds = STATUS_KINDS[call.status]
             assert call.kind in kinds if kinds else call.kind is None
     assert ({}, {}, {}) == (world.table.tickets, world.limits.holders, world.requests)
-
-
-def drive(machine: TurnMachine, *, hold: frozenset[int] = frozenset()) -> list[int]:
-    """Grant and start all that may; calls in `hold` run on, the others return. Starts in order."""
-    started = []
-    while machine.actions:
-        do, call = machine.actions.pop(0)
-        if do is Do.ENTER:
-            machine.granted(call)
-        elif do is Do.REQUEST:
-            started.append(call)
-            machine.started(call, heeds_token=True)
-            if call not in hold:
-                machine.returned(call, Status.OK)
-    return started
-
-
-def turn_of(*claims: tuple[Claim, ...], schedule: Schedule = Schedule.DATAFLOW) -> TurnMachine:
-    machine = TurnMachine(schedule)
-    for one in claims:
-        machine.submit(one)
-    return machine
 
 
 def test_a_call_that_never_ran_frees_its_successors_only_in_its_turn() -> None:

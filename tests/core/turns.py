@@ -11,10 +11,11 @@ from dispatch.claims import READ, WRITE, Claim, combine, conflict
 from dispatch.core.life import CallState, Do, TurnState
 from dispatch.core.limits import SlotMachine
 from dispatch.core.schedules import Schedule
-from dispatch.core.table import TableMachine
+from dispatch.core.table import Granted, TableMachine
 from dispatch.core.turn import TurnMachine
 
 MODES = (READ, WRITE, "append", "increment")
+NEED = SlotMachine.need("plain", ())
 
 keys = st.lists(st.sampled_from("ab"), max_size=3).map(tuple) | st.just(("tool", "a"))
 claims = st.builds(Claim, keys, st.sampled_from(MODES))
@@ -63,7 +64,8 @@ class World:
                 for do, position in actions:
                     progress = True
                     self._carry_out((number, position), do)
-            while (request := self.limits.take()) is not None:
+                    self._tell()
+            while (request := self.limits.take(0.0)) is not None:
                 progress = True
                 self._start(next(key for key, r in self.requests.items() if r == request))
         for turn in self.turns:
@@ -89,7 +91,7 @@ class World:
             self.tickets[key] = ticket.number
             (turn.granted if ticket.granted else turn.blocked)(position)
         elif do is Do.REQUEST:
-            self.requests[key] = self.limits.request(key[0], (), turn.chain(position))
+            self.requests[key] = self.limits.request(key[0], NEED, turn.chain(position))
         elif do is Do.PREFER and key in self.requests:
             self.limits.prefer(self.requests[key], turn.chain(position))
         elif do in (Do.WITHDRAW, Do.FREE) and key in self.requests:
@@ -97,13 +99,18 @@ class World:
             waiting = self.limits.waiting(request)
             (self.limits.withdraw if waiting else self.limits.release)(request)
         elif do is Do.SETTLE and key in self.tickets:
-            for granted in self.table.leave(self.tickets.pop(key)):
-                other = next(k for k, ticket in self.tickets.items() if ticket == granted)
-                self.turns[other[0]].granted(other[1])
+            self.table.leave(self.tickets.pop(key))
         elif do is Do.END:
             self.ended.append(key)
             if turn.calls[position].alive and key in self.tickets:
                 self.held_up += self.table.abandon(self.tickets[key])
+
+    def _tell(self) -> None:
+        news, self.table.news = self.table.news, []
+        for item in news:
+            assert isinstance(item, Granted)
+            number, position = next(k for k, t in self.tickets.items() if t == item.ticket)
+            self.turns[number].granted(position)
 
     def _start(self, key: CallKey) -> None:
         turn = self.turns[key[0]]

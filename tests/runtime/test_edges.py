@@ -333,6 +333,19 @@ def test_a_broken_descriptor_still_keeps_its_peers_apart() -> None:
     assert ([], 1) == (met, len(turn.warnings))
 
 
+def test_a_call_that_names_its_own_repeated_id_waits_for_those_before_it() -> None:
+    """It never waits for itself, unless nobody else has the id."""
+
+    def named(key: str, *after: str) -> ToolCall:
+        return ToolCall("a", "edit", {"key": key, "seconds": 1}, after=after)
+
+    calls = [named("x", "a"), named("y"), named("z", "a")]
+    several = run_in_virtual_time(Dispatcher([edit]).run(calls))
+    assert [1.0, 0.0, 2.0] == [result.started_at for result in several]
+    alone = run_in_virtual_time(Dispatcher([edit]).run([named("x", "a")]))
+    assert "[error] it waits for itself, by way of 'a'" == alone[0].content()
+
+
 def test_closing_lets_the_worker_threads_go() -> None:
     """Idle threads of the dispatcher end with it."""
 

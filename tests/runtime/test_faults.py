@@ -1,10 +1,11 @@
 """Foreign code that fails where nobody expects it costs no result, no claim and no slot."""
 
 import asyncio
+import contextlib
 import gc
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 
@@ -12,7 +13,6 @@ from dispatch import (
     CallContext,
     CancelToken,
     Dispatcher,
-    FailureKind,
     Limits,
     ResourceTable,
     Status,
@@ -23,7 +23,7 @@ from dispatch import (
     tool,
     write,
 )
-from dispatch.core.policy import Verdict
+from dispatch.core.policy import Tally, Verdict
 from dispatch.events import Event
 from dispatch.testing import run_in_virtual_time
 from tests.runtime.keyed import call, edit
@@ -146,18 +146,21 @@ def test_a_cancel_callback_that_raises_keeps_nobody_from_being_told() -> None:
 
 
 def test_a_policy_that_raises_leaves_the_results() -> None:
-    """The turn is over, not satisfied, and says why."""
+    """The turn is over, not satisfied, and says why; what had ended by then stays as it was."""
 
     class Broken:
-        def verdict(self, statuses: Sequence[Status]) -> Verdict:
-            raise LookupError
+        atomic = False
 
-    turn = Dispatcher([edit], policy=Broken()).run_sync([call("edit", key="a")])
-    assert (False, "the policy raised LookupError", True) == (
-        turn.satisfied,
-        turn.reason,
-        turn[0].ok,
-    )
+        def judge(self, tally: Tally) -> Verdict | None:
+            if tally.ok:
+                raise LookupError
+            return None
+
+    calls = [call("edit", key="a", seconds=1), call("edit", key="b", seconds=60)]
+    turn = run_in_virtual_time(Dispatcher([edit], policy=Broken()).run(calls))
+    why = "the policy raised LookupError"
+    assert (False, why, True) == (turn.satisfied, turn.reason, turn[0].ok)
+    assert f"[cancelled] stopped while running: {why}" == turn[1].content()
 
 
 def test_an_interrupt_in_a_sink_stops_the_turn_and_comes_out() -> None:
@@ -243,47 +246,55 @@ def test_a_well_behaved_tool_is_cancelled_even_without_a_grace() -> None:
     assert Status.TIMED_OUT is turn[0].status
 
 
-def test_a_call_behind_an_abandoned_one_of_its_own_turn_is_skipped_at_once() -> None:
-    """Also if it waits through a call of another turn; its cause is named."""
+@tool(resource_keys=lambda given: [("key", key) for key in given["keys"]])
+async def stuck(keys: list[str], seconds: float) -> None:
+    """Hold the keys for so long, whoever wants it to stop."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while loop.time() < end:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(end - loop.time())
 
-    @tool(writes="key:f")
-    async def stuck() -> None:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + 900
-        while loop.time() < end:
-            try:
-                await asyncio.sleep(end - loop.time())
-            except asyncio.CancelledError:
-                continue
+
+def test_a_call_passes_another_turns_call_that_waits_in_vain_for_an_abandoned_one() -> None:
+    """What waits for an abandoned call holds up nobody, in whatever turn."""
 
     @tool(writes=["key:f", "key:g"])
     async def both() -> None: ...
 
-    async def main() -> tuple[TurnResult, float]:
+    async def main() -> tuple[TurnResult, TurnResult]:
         table = ResourceTable()
         mine, other = (
             Dispatcher([stuck, both, edit], resources=table, grace=0.5) for _ in range(2)
         )
         async with mine.turn() as turn:
-            turn.submit(call("stuck", 3.0))
+            turn.submit(call("stuck", 3.0, keys=["f"], seconds=900))
             await asyncio.sleep(1)
             between = asyncio.create_task(other.run([call("both")]))
             await asyncio.sleep(1)
             turn.submit(call("edit", key="g"))
-            result = await turn.finish()
-        when = asyncio.get_running_loop().time()
-        await between
-        return result, when
+            return await turn.finish(), await between
 
-    turn, when = run_in_virtual_time(main())
-    failure = turn[1].failure
-    assert failure is not None
-    assert (Status.SKIPPED, FailureKind.ABANDONED, 0) == (
-        turn[1].status,
-        failure.kind,
-        failure.cause,
-    )
-    assert (3.5, "stuck (call 0)" in failure.message) == (when, True)
+    mine, other = run_in_virtual_time(main())
+    assert [(Status.UNKNOWN, 3.5), (Status.OK, 3.5)] == [(r.status, r.finished_at) for r in mine]
+    assert (Status.SKIPPED, 13.5) == (other[0].status, other[0].finished_at)
+    assert "stuck (call 0) of another turn" in other[0].content()
+
+
+def test_a_call_of_the_same_root_turn_never_waits_for_an_abandoned_one() -> None:
+    """A call nested in a sibling is skipped at once, and names it."""
+
+    @tool(safe_parallel=True)
+    async def nests(ctx: CallContext) -> list[object]:
+        await asyncio.sleep(1)
+        turn = await ctx.run([call("edit", key="f")])
+        return [turn[0].status, turn[0].finished_at, turn[0].content()]
+
+    dispatcher = Dispatcher([stuck, nests, edit], grace=0.5)
+    calls = [call("stuck", 3.0, keys=["f"], seconds=900), call("nests")]
+    status, when, text = run_in_virtual_time(dispatcher.run(calls))[1].unwrap()
+    assert ("skipped", 3.5) == (status, when)
+    assert "it waits for stuck (call 0), which could not be stopped" in text
 
 
 def test_closing_from_another_loop_is_bounded_and_harms_nobody() -> None:

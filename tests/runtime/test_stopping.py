@@ -243,9 +243,8 @@ def test_other_turns_wait_for_an_abandoned_call_but_not_for_ever(
     turn = run_in_virtual_time(main())
     assert expected == [(result.status, result.finished_at) for result in turn]
     if timeout is None:
-        assert (
-            "it waits for refuse of another turn, which could not be stopped" in turn[0].content()
-        )
+        whom = "refuse (call 0) of another turn"
+        assert f"it waits for {whom}, which could not be stopped" in turn[0].content()
 
 
 def test_a_call_that_waits_already_when_another_is_given_up_is_told() -> None:

@@ -27,6 +27,10 @@ class Interruption(CancelToken):
         self._happen()
 
 
+def context_of(name: str, token: CancelToken | None = None) -> CallContext:
+    return CallContext(ToolCall("1", name, {}), token or CancelToken(), 0.5, lambda _: None)
+
+
 class Bench:
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -34,7 +38,7 @@ class Bench:
         self.tools: dict[str, Tool] = {tool.name: tool for tool in coding_tools(root)}
 
     def context(self, name: str = "tool") -> CallContext:
-        return CallContext(ToolCall("1", name, {}), self.token, 0.5, lambda _: None)
+        return context_of(name, self.token)
 
     def use(self, name: str, **arguments: Any) -> str:
         text = self.tools[name](**arguments, ctx=self.context(name))

@@ -10,11 +10,9 @@ import pytest
 
 from dispatch import Dispatcher, Status, ToolCall, read, write
 from dispatch.claims import conflict
-from dispatch.runtime.cancel import CancelToken
-from dispatch.runtime.context import CallContext
 from dispatch.toolkit import Shell
 from dispatch.toolkit.shell import COMMAND_LIMIT, OUTPUT_LIMIT
-from tests.toolkit.bench import Bench
+from tests.toolkit.bench import Bench, context_of
 
 LONG = 30.0
 
@@ -237,7 +235,7 @@ async def test_two_shells_share_nothing(bench: Bench) -> None:
     """C4: each shell object has its own directory, environment and session."""
     other = Shell(bench.root, name="other")
     await bench.shell("cd /; export WORD=1")
-    context = CallContext(ToolCall("1", "other", {}), CancelToken(), 0.5, lambda _: None)
+    context = context_of("other")
     assert f"{bench.root} \n" == await other.tool(command='echo "$PWD $WORD"', ctx=context)
     sessions = [
         {claim.key for claim in tool.claims({"command": ""})[0] if claim.key[:1] == ("session",)}

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, assert_type
 
 from dispatch import (
+    AllOrNothing,
+    Allow,
     BestEffort,
     CallContext,
     CallEvent,
     CallFailed,
     CancelToken,
+    Change,
     Claim,
+    Deadlock,
     DeclarationError,
+    Deny,
     Dispatcher,
     DispatcherClosed,
     DispatchError,
+    DispatcherStats,
     Failure,
     FailureKind,
+    Gate,
+    GateContext,
     InputError,
     Limits,
-    NotSupported,
     Phase,
     Plan,
     ProcessResult,
+    Quorum,
+    Rate,
+    Ref,
     ResourceTable,
     Schedule,
     Status,
@@ -96,6 +106,26 @@ async def search(query: str) -> dict[str, str]:
     return {query: "found"}
 
 
+@tool(cost=lambda given: float(given["tokens"]), reversible=False, tags={"model"})
+async def ask(tokens: int, ctx: CallContext) -> str:
+    nested = await ctx.run([ToolCall("n", "search", {"query": "a"})], policy=Quorum(1))
+    assert_type(nested, TurnResult)
+    async with ctx.turn(schedule="serial") as turn:
+        assert_type(turn, Turn)
+    async with ctx.suspended():
+        pass
+    await ctx.set_state("waiting")
+    ctx.on_rollback(print, "undone", sep="")
+    return nested[0].content()
+
+
+@tool(cost=2)
+def ask_from_a_thread(tokens: int, ctx: CallContext) -> str:
+    return ctx.run_sync([ToolCall("n", "search", {"query": "a"})], timeout=1.0)[0].content()
+
+
+assert_type(ask.cost({"tokens": 5}), float)
+assert_type(ask.reversible, bool | None)
 assert_type(alone, Tool)
 assert_type(read_file, Tool)
 assert_type(search.input_schema, dict[str, Any])
@@ -141,19 +171,71 @@ def listen(event: CallEvent | TurnEvent) -> None:
     assert_type(event.turn_id, str)
 
 
+async def approve(call: ToolCall, context: GateContext) -> Allow | Deny | Change:
+    assert_type(context.tool, Tool)
+    assert_type(context.arguments, Mapping[str, Any])
+    assert_type(context.turn_id, str)
+    assert_type(context.index, int)
+    assert_type(context.token, CancelToken)
+    if call.name == "edit":
+        return Change({**context.arguments, "path": "b"})
+    return Deny("not today") if context.index else Allow()
+
+
+async def allow(call: ToolCall, context: GateContext) -> Allow:
+    return Allow()
+
+
+class Twice:
+    def __init__(self, following: Callable[[ToolCall, CallContext], Awaitable[Any]]) -> None:
+        self.following = following
+
+    async def __call__(self, call: ToolCall, context: CallContext) -> Any:
+        await self.following(call, context)
+        return await self.following(call, context)
+
+
 def dispatcher(table: ResourceTable) -> Dispatcher:
+    rates = {"ask": Rate(10, 60.0, burst=2.5), "model": Rate(1_000, 60)}
     return Dispatcher(
         toolbox,
         root=Path(),
-        limits=Limits(8, per_tool={"edit": 1}, per_tag={"disk": 2}),
+        limits=Limits(8, per_tool={"edit": 1}, per_tag={"disk": 2}, rates=rates),
         schedule=Schedule.DATAFLOW,
         policy=BestEffort(),
+        policies={"disk": AllOrNothing(rollback_timeout=5.0), "web": Quorum(2, stop_early=False)},
         resources=table,
+        gates=[approve, Gate(allow, rewrites=True, timeout=60.0)],
+        middleware=[Twice],
         sinks=[listen, print],
         call_timeout=30.0,
         turn_timeout=None,
         grace=0.5,
+        abandoned_wait=1.0,
+        duplicates="coalesce",
+        dependents="skip",
+        undeclared="parallel",
+        descriptors={"len": ToolConcurrency(safe_parallel=True)},
+        refs=True,
+        max_depth=3,
     )
+
+
+def change(limits: Limits) -> None:
+    limits.total = 4
+    limits.change(per_tool={"edit": None}, per_tag={"disk": 0}, rates={"ask": None})
+    assert_type(limits.total, int)
+    assert_type(limits.running, int)
+    assert_type(limits.waiting, int)
+    assert_type(limits.per_tool, Mapping[str, int])
+    assert_type(limits.rates, Mapping[str, Rate])
+
+
+REFERRING = [
+    ToolCall("c3", "search", {"query": Ref("c1")}),
+    ToolCall("c4", "search", {"query": Ref("c3", "items.0.name")}, after=("c2",)),
+    ToolCall("c5", "search", {"query": [Ref("c3", ("items", 0, "name"))]}),
+]
 
 
 async def run() -> TurnResult:
@@ -242,6 +324,18 @@ def measure(stats: TurnStats) -> None:
     assert_type(stats.statuses, Mapping[Status, int])
 
 
+def measure_all(running: Dispatcher) -> None:
+    stats = running.statistics()
+    assert_type(stats, DispatcherStats)
+    assert_type(stats.turns, int)
+    assert_type(stats.busy, float)
+    assert_type(stats.peak, int)
+    assert_type(stats.running, int)
+    assert_type(stats.cancellation_rate, float)
+    assert_type(stats.stretch, float)
+    assert_type(stats.waits, Mapping[str, float])
+
+
 def foresee(running: Dispatcher, calls: Sequence[ToolCall]) -> None:
     assert_type(running.plan(calls, schedule="serial"), Plan)
     foreseen = plan(calls, [alone, read_file], root=Path(), schedule=Schedule.CLUSTERS)
@@ -262,6 +356,14 @@ def foresee(running: Dispatcher, calls: Sequence[ToolCall]) -> None:
 # What can be raised
 
 
+async def held(table: ResourceTable) -> str | None:
+    try:
+        async with table.hold(read("db")):
+            return None
+    except Deadlock as error:
+        return str(error)
+
+
 def caught(turn: TurnResult) -> str:
     try:
         turn.raise_for_failures()
@@ -273,7 +375,7 @@ def caught(turn: TurnResult) -> str:
         return str(turn[0].unwrap())
     except ToolError as error:
         return f"{error.retryable} {error.details}"
-    except (TurnClosed, DispatcherClosed, NotSupported) as error:
+    except (TurnClosed, DispatcherClosed) as error:
         usage: UsageError = error
         return str(usage)
     except (DeclarationError, InputError) as error:

@@ -1,0 +1,238 @@
+"""Waiting lines for slots: who stands where. Pure.
+
+Owns the order of requests that count against the same limits and rates. A line whose requests go
+strictly one after another (resuming ones; those under a rate) has only its oldest to offer; in
+any other the longest chain of the turn goes first. A request that was passed as often as the
+line's bound allows is *late*.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+OVERTAKES = 8
+"""How often a request may be passed, times its smallest limit."""
+
+Scope = tuple[tuple[str, ...], tuple[str, ...]]
+"""Names of limits and of rates."""
+
+
+class Need(NamedTuple):
+    """Everything a call counts against; right whatever limits and rates there are."""
+
+    tool: str
+    tags: tuple[str, ...]
+    cost: float
+
+    @property
+    def slots(self) -> dict[str, None]:
+        """Names of the limits that may concern it, beside the total."""
+        return dict.fromkeys([f"tool:{self.tool}", *(f"tag:{tag}" for tag in self.tags)])
+
+    @property
+    def rates(self) -> dict[str, None]:
+        """Names of the rates that may concern it."""
+        return dict.fromkeys([self.tool, *self.tags])
+
+
+class Request:
+    """One request: it waits in a line for slots, then it holds them."""
+
+    __slots__ = (
+        "chain",
+        "late",
+        "line",
+        "need",
+        "number",
+        "passes",
+        "rate_since",
+        "rated",
+        "resuming",
+        "slots",
+        "turn",
+    )
+
+    def __init__(
+        self, number: int, turn: int, need: Need, chain: int, resuming: bool, rated: bool
+    ) -> None:
+        self.number = number
+        self.turn = turn
+        self.need = need
+        self.chain = chain
+        self.resuming = resuming
+        self.rated = rated
+        self.passes = 0
+        self.late = False
+        self.rate_since: float | None = None
+        self.line: Line | None = None
+        self.slots: tuple[str, ...] = ()
+
+    @property
+    def rank(self) -> int:
+        """0 if it resumes, 1 if it is late, else 2: what goes before turn and chain."""
+        return 0 if self.resuming else 2 - self.late
+
+    def dump(self) -> list[Any]:
+        """The whole state as JSON types, but for its place in a line."""
+        need = [self.need.tool, list(self.need.tags), self.need.cost]
+        marks = [self.resuming, self.rated, self.passes, self.rate_since]
+        return [self.number, self.turn, need, self.chain, *marks]
+
+    @classmethod
+    def load(cls, state: Any) -> Request:
+        """The request that `dump` described."""
+        number, turn, (tool, tags, cost), chain, resuming, rated, passes, since = state
+        request = cls(number, turn, Need(tool, tuple(tags), cost), chain, resuming, rated)
+        request.passes, request.rate_since = passes, since
+        return request
+
+
+def arrival(request: Request) -> int:
+    """Sorts by when the requests came."""
+    return request.number
+
+
+def urgency(request: Request) -> tuple[int, int]:
+    """Sorts the requests of one turn: the longest chain first, then by arrival."""
+    return -request.chain, request.number
+
+
+class _Turn:
+    """The requests of one turn in a line, the longest chain on top; stale entries are skipped."""
+
+    __slots__ = ("heap", "live")
+
+    def __init__(self) -> None:
+        self.heap: list[tuple[int, int, Request]] = []
+        self.live = 0
+
+
+class Line:
+    """The waiting requests that count against the same limits and rates, in order of arrival."""
+
+    __slots__ = (
+        "_order",
+        "_turns",
+        "bound",
+        "fresh",
+        "late",
+        "live",
+        "paused",
+        "rates",
+        "resuming",
+        "slots",
+        "strict",
+    )
+
+    def __init__(self, scope: Scope, resuming: bool, limits: Mapping[str, int]) -> None:
+        self.slots, self.rates = scope
+        self.resuming = resuming
+        self.strict = resuming or bool(self.rates)
+        counted = [limits[name] for name in self.slots]
+        self.paused = 0 in counted
+        self.bound = OVERTAKES * min(filter(None, counted), default=0)
+        self.live = 0
+        self.late: list[Request] = []
+        self.fresh: dict[int, Request] = {}
+        self._order: deque[Request] = deque()
+        self._turns: dict[int, _Turn] = {}
+
+    def add(self, request: Request) -> None:
+        """Put a request at the end; it keeps its passes."""
+        request.line = self
+        request.slots = self.slots
+        self.live += 1
+        if self.rates and request.rate_since is None:
+            self.fresh[request.number] = request
+        request.late = 0 < self.bound <= request.passes
+        if request.late:
+            insort(self.late, request, key=arrival)
+        else:
+            self._order.append(request)
+        if not self.strict:
+            turn = self._turns.get(request.turn)
+            if turn is None:
+                turn = self._turns[request.turn] = _Turn()
+            turn.live += 1
+            heapq.heappush(turn.heap, (-request.chain, request.number, request))
+
+    def remove(self, request: Request) -> None:
+        """Take a request out, wherever it stands."""
+        request.line = None
+        self.live -= 1
+        if self.fresh:
+            self.fresh.pop(request.number, None)
+        if request.late:
+            del self.late[bisect_left(self.late, request.number, key=arrival)]
+        if len(self._order) > 2 * self.live + 64:
+            self._order = deque(other for other in self._order if other.line is self)
+        if not self.strict:
+            turn = self._turns[request.turn]
+            turn.live -= 1
+            if not turn.live:
+                del self._turns[request.turn]
+
+    def prefer(self, request: Request, chain: int) -> None:
+        """Change the chain behind a request."""
+        request.chain = chain
+        if not self.strict:
+            heapq.heappush(
+                self._turns[request.turn].heap, (-request.chain, request.number, request)
+            )
+
+    def front(self, kept: Request | None) -> Request:
+        """The request that speaks for the line; for `kept` alone the free slots may be meant."""
+        if kept is not None and kept.line is self and not self.resuming:
+            return kept
+        return self.late[0] if self.late and not self.strict else self._oldest()
+
+    def best(self, turn: int, kept: Request | None) -> Request | None:
+        """The request of this turn to go first, if there is one that may."""
+        if self.strict:
+            oldest = self.front(kept)
+            return oldest if oldest.turn == turn else None
+        own = self._turns.get(turn)
+        if own is None:
+            return None
+        while own.heap[0][2].line is not self or own.heap[0][2].chain != -own.heap[0][0]:
+            heapq.heappop(own.heap)
+        return own.heap[0][2]
+
+    def pass_before(self, number: int) -> None:
+        """A request that became ready later than these took a slot that they need."""
+        waiting = []
+        while self._order and self._order[0].number < number:
+            request = self._order.popleft()
+            if request.line is not self:
+                continue
+            request.passes += 1
+            if request.passes >= self.bound:
+                request.late = True
+                insort(self.late, request, key=arrival)
+            else:
+                waiting.append(request)
+        self._order.extendleft(reversed(waiting))
+
+    def stand(self, kept: Request | None, now: float) -> None:
+        """Slots are free and the rates are closed: note since when."""
+        alone = kept is not None and kept.line is self and not self.resuming
+        standing = [kept] if kept is not None and alone else list(self.fresh.values())
+        for request in standing:
+            if self.fresh.pop(request.number, None) is not None:
+                request.rate_since = now
+
+    def shares(self, slots: tuple[str, ...]) -> bool:
+        """Whether one of these slots is needed here."""
+        return any(name in slots for name in self.slots)
+
+    def _oldest(self) -> Request:
+        order = self._order
+        while order and order[0].line is not self:
+            order.popleft()
+        if not order or (self.late and self.late[0].number < order[0].number):
+            return self.late[0]
+        return order[0]

@@ -1,0 +1,80 @@
+"""The innermost handler of a middleware stack: runs the tool, once per attempt.
+
+Every attempt after the first takes its slots and its rates anew, as if it had just become ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dispatch.call import ToolCall
+from dispatch.errors import UsageError
+from dispatch.runtime.context import CallContext
+from dispatch.runtime.invoke import run_in_thread
+from dispatch.runtime.threads import WorkerPool
+from dispatch.tool import Tool
+
+if TYPE_CHECKING:
+    from dispatch.runtime.running import RunningCall
+
+
+async def innermost(call: ToolCall, context: CallContext) -> Any:
+    """Run the tool of the call."""
+    return await context.invoke()
+
+
+class Attempts:
+    """The attempts of one running call."""
+
+    def __init__(
+        self,
+        call: RunningCall,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        *,
+        pool: WorkerPool,
+        ended: Callable[[], None],
+    ) -> None:
+        self._call = call
+        self._tool = tool
+        self._arguments = arguments
+        self._pool = pool
+        self._ended = ended
+        self._running = False
+
+    async def __call__(self) -> Any:
+        """The next attempt. Raises `UsageError` while another one runs."""
+        if self._running:
+            raise UsageError(
+                "a middleware must make one attempt after the other: a call has the slots of one"
+            )
+        self._running = True
+        try:
+            return await self._attempt()
+        finally:
+            self._running = False
+
+    async def _attempt(self) -> Any:
+        call, tool = self._call, self._tool
+        assert call.context is not None  # noqa: S101 - a wrapped call always has one
+        call.context.attempt += 1
+        if call.context.attempt > 1:
+            await self._take_slots_again()
+        if tool.is_async:
+            return await tool.handler(**self._arguments)
+        call.in_thread = True
+        return await run_in_thread(
+            asyncio.get_running_loop(),
+            tool.handler,
+            self._arguments,
+            pool=self._pool,
+            ended=self._ended,
+        )
+
+    async def _take_slots_again(self) -> None:
+        scope = self._call.scope
+        assert scope is not None  # noqa: S101 - it is running
+        scope.again()
+        await scope.going_on()
