@@ -1,18 +1,26 @@
 # `make demo` and `make test` are the two commands of the README. Each makes the
 # virtual environment it needs, so a machine with Python >= 3.11, make and git is enough.
+# `make exhaustive` and `make mutants` prove the core and its tests; see docs/inside.md.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint format clean
+.PHONY: demo test exhaustive mutants lint format clean
 
 demo: $(READY)
 	$(BIN)/dispatch demo
 
 test: $(READY)
 	$(BIN)/pytest -n auto
+
+exhaustive: $(READY)
+	$(BIN)/python -m tests.exhaustive
+	$(BIN)/python -m tests.model.check
+
+mutants: $(READY)
+	$(BIN)/python -m tests.mutants
 
 lint: $(READY)
 	$(BIN)/ruff check .

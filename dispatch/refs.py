@@ -37,6 +37,15 @@ class Ref:
     call_id: str
     path: str | Sequence[str | int] = ()
 
+    def __post_init__(self) -> None:
+        """Raise `TypeError` for an id or a path that cannot be one."""
+        steps = self.path if isinstance(self.path, list | tuple | str) else (None,)
+        if not isinstance(self.call_id, str) or not all(isinstance(s, str | int) for s in steps):
+            raise TypeError(
+                "a Ref takes a call's id and a path, as in Ref('c1', 'items.0.name'), not"
+                f" {self.call_id!r} and {self.path!r}"
+            )
+
     @property
     def steps(self) -> tuple[str | int, ...]:
         """The path as keys and indexes."""

@@ -6,7 +6,7 @@ never stands in the ticket's way, so every question of the table starts here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 
 class Owners:
@@ -17,16 +17,39 @@ class Owners:
         self.holding: dict[int, int] = {}
         """Per owner: how many granted tickets it has; only those that have any."""
         self.numbers = 0
+        self.closed: set[int] = set()
+        """Those that only have others below them left."""
+        self._children: dict[int, int] = {}
 
     def open(self, parent: int = 0) -> int:
         """A new owner below `parent`."""
         self.numbers += 1
         self.parents[self.numbers] = parent
+        if parent:
+            self._children[parent] = self._children.get(parent, 0) + 1
         return self.numbers
 
     def close(self, owner: int) -> None:
-        """Forget an owner that has no tickets left."""
-        del self.parents[owner]
+        """Forget an owner that has no tickets left, once nothing stands below it."""
+        while owner:
+            if self._children.get(owner):
+                self.closed.add(owner)
+                return
+            self.closed.discard(owner)
+            parent = self.parents.pop(owner)
+            if not parent:
+                return
+            self._children[parent] -= 1
+            if self._children[parent]:
+                return
+            del self._children[parent]
+            owner = parent if parent in self.closed else 0
+
+    def restore(self, numbers: int, parents: dict[int, int], closed: Iterable[int]) -> None:
+        """Take over a tree."""
+        self.numbers, self.parents, self.closed = numbers, parents, set(closed)
+        for parent in filter(None, parents.values()):
+            self._children[parent] = self._children.get(parent, 0) + 1
 
     def chain(self, owner: int) -> Iterator[int]:
         """The owner itself, then its parent, and so on up to the root."""

@@ -140,6 +140,15 @@ class TableMachine:
         self._look_again()
         return [waiting for waiting, holder in waits.stuck.items() if holder == number]
 
+    def granted_below(self, owner: int) -> list[int]:
+        """The granted tickets of this owner, and of whatever stands below it."""
+        owners = self._waits.owners
+        return [
+            number
+            for number, ticket in self._waits.tickets.items()
+            if ticket.granted and owners.descends(ticket.owner, owner)
+        ]
+
     def blockers(self, number: int) -> list[int]:
         """Every ticket that keeps this waiting one from its claims, in order."""
         ticket = self._waits.tickets[number]
@@ -190,6 +199,7 @@ class TableMachine:
             "numbers": self._numbers,
             "owners": self._waits.owners.numbers,
             "abandoned": sorted(self._waits.abandoned),
+            "closed": sorted(self._waits.owners.closed),
             "parents": [list(pair) for pair in self._waits.owners.parents.items()],
             "tickets": [
                 [
@@ -209,8 +219,7 @@ class TableMachine:
         machine = cls()
         machine._numbers = state["numbers"]
         waits = machine._waits
-        waits.owners.numbers = state["owners"]
-        waits.owners.parents = dict(state["parents"])
+        waits.owners.restore(state["owners"], dict(state["parents"]), state["closed"])
         waits.abandoned = set(state["abandoned"])
         for number, owner, claims, granted, watching in state["tickets"]:
             ticket = Ticket(number, owner, tuple(Claim(tuple(key), mode) for key, mode in claims))

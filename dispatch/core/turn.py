@@ -138,6 +138,9 @@ class TurnMachine(Intake):
     def stop_all(self, status: Status) -> None:
         """End every call that has no result yet, and every call that still comes."""
         self.stopped = self.stopped or status
+        for group in self.groups.by_name.values():
+            if self.state is TurnState.OPEN and group.atomic and group.verdict is None:
+                group.verdict = Verdict(satisfied=False, reason="the turn was stopped while open")
         for call in self.calls:
             self._stop(call, status)
         self._run()

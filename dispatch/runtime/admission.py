@@ -8,7 +8,7 @@ once per call; nothing else here does.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -254,6 +254,12 @@ def _check(call: ToolCall) -> None:
             f"a turn takes ToolCall objects, not {type(call).__name__};"
             " write ToolCall(id, name, arguments), or read them with an adapter"
         )
+    if not isinstance(call.id, Hashable):
+        raise TypeError(f"a call's id is a string, not {call.id!r}")
+    for what in ("after", "tags"):
+        odd = next((one for one in getattr(call, what) if not isinstance(one, str)), None)
+        if odd is not None or None in getattr(call, what):
+            raise TypeError(f"call {call.id!r}: {what} takes strings, not {odd!r}")
     if call.timeout is not None and not call.timeout > 0:
         raise ValueError(f"call {call.id!r}: timeout must be above 0 seconds, not {call.timeout}")
 

@@ -13,10 +13,12 @@ from dispatch.call import ToolCall
 from dispatch.errors import UsageError
 from dispatch.runtime.context import CallContext
 from dispatch.runtime.invoke import run_in_thread
+from dispatch.runtime.nesting import resolve, uncancelled
 from dispatch.runtime.threads import WorkerPool
 from dispatch.tool import Tool
 
 if TYPE_CHECKING:
+    from dispatch.runtime.middleware import Handler
     from dispatch.runtime.running import RunningCall
 
 
@@ -42,19 +44,31 @@ class Attempts:
         self._arguments = arguments
         self._pool = pool
         self._ended = ended
-        self._running = False
+        self._running: asyncio.Task[Any] | None = None
+
+    async def wrapped(self, middleware: Handler, call: ToolCall, context: CallContext) -> Any:
+        """Run the whole stack; ends only once no attempt runs any more, whatever was left open."""
+        try:
+            return await middleware(call, context)
+        finally:
+            left = self._running
+            if left is not None and left is not asyncio.current_task():
+                left.cancel()
+                over = asyncio.get_running_loop().create_future()
+                left.add_done_callback(lambda _: resolve(over))
+                await uncancelled(over)
 
     async def __call__(self) -> Any:
         """The next attempt. Raises `UsageError` while another one runs."""
-        if self._running:
+        if self._running is not None:
             raise UsageError(
                 "a middleware must make one attempt after the other: a call has the slots of one"
             )
-        self._running = True
+        self._running = asyncio.current_task()
         try:
             return await self._attempt()
         finally:
-            self._running = False
+            self._running = None
 
     async def _attempt(self) -> Any:
         call, tool = self._call, self._tool

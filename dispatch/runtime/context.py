@@ -13,7 +13,7 @@ from dispatch.call import ToolCall
 from dispatch.errors import UsageError
 from dispatch.runtime.activity import ACTIVITY
 from dispatch.runtime.cancel import CancelToken
-from dispatch.runtime.nesting import Scope, current, resolve, wait_in_thread
+from dispatch.runtime.nesting import Scope, current, resolve, uncancelled, wait_in_thread
 from dispatch.runtime.options import TurnOptions
 from dispatch.runtime.process import OUTPUT_LIMIT, ProcessResult, run_process
 
@@ -62,7 +62,7 @@ class Ground(Protocol):
         """A turn nested in the call."""
         ...
 
-    def set_state(self, position: int, state: str, tell: Callable[[], object]) -> None:
+    def set_state(self, position: int, state: str | None, tell: Callable[[], object]) -> None:
         """Move the call to another state, and tell when it goes on."""
         ...
 
@@ -102,6 +102,7 @@ class CallContext:
         self._grace = grace
         self._tell = tell
         self._partial = Partial()
+        self._state: str | None = None
 
     def turn(self, **options: Unpack[TurnOptions]) -> Turn:
         """A turn nested in this call; takes the options of `Dispatcher.turn`.
@@ -135,8 +136,8 @@ class CallContext:
     async def suspended(self) -> AsyncIterator[None]:
         """Give all slots back while the body waits for something; take them again after it.
 
-        For back-offs and long waits for others. The claims stay held. A cancelled body goes on
-        without waiting for slots.
+        For back-offs and long waits for others. The claims stay held. A body that is
+        cancelled waits for its slots all the same, unless the call is asked to stop.
         """
         scope, _ = self._turn_of_call
         async with scope.suspended():
@@ -156,7 +157,17 @@ class CallContext:
 
         scope, ground = self._turn_of_call
         ground.set_state(scope.position, state, tell)
-        await entered
+        before, self._state = self._state, state
+        try:
+            await asyncio.shield(entered)
+        except asyncio.CancelledError:
+            self._state = before
+            back: asyncio.Future[None] = loop.create_future()
+            ground.set_state(
+                scope.position, before, lambda: loop.call_soon_threadsafe(resolve, back)
+            )
+            await uncancelled(back)
+            raise
 
     def on_rollback(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         """Undo what this call just did by calling this, if its all-or-nothing group fails.
@@ -203,6 +214,9 @@ class CallContext:
         Cancelling the call ends the whole group: SIGTERM, then SIGKILL after the grace. Raises
         `ToolError` if the program cannot be started; any exit status is a result.
         """
+        inside = current()
+        undoes = inside is not None and inside.undoes
+        token = inside.token if inside is not None and undoes else self.token
         ACTIVITY.add(1)
         try:
             return await run_process(
@@ -213,7 +227,7 @@ class CallContext:
                 output_limit=output_limit,
                 grace=self._grace,
                 on_output=self._partial.append,
-                on_cancel=self.token.on_cancel,
+                on_cancel=token.on_cancel,
             )
         finally:
             ACTIVITY.add(-1)

@@ -34,6 +34,7 @@ from dispatch.runtime.options import (
     checked_choice,
     checked_grace,
     checked_limits,
+    checked_options,
     checked_policies,
     checked_schedule,
     checked_seconds,
@@ -111,6 +112,8 @@ class Dispatcher:
         refs: bool = False,
         max_depth: int = MAX_DEPTH,
     ) -> None:
+        if limits is not None and not isinstance(limits, Limits):
+            raise TypeError(f"limits must be a Limits object, not {limits!r}")
         checked_choice("dependents", dependents, ("run", "skip"))
         checked_choice("undeclared", undeclared, ("exclusive", "parallel"))
         toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
@@ -184,12 +187,14 @@ class Dispatcher:
 
         Inside a tool it is nested in the tool's call. Raises `DispatcherClosed` after `aclose`.
         """
-        if self._closing.cancelled:
+        inside = current()
+        undoes = inside is not None and inside.undoes
+        if self._closing.cancelled and not undoes:
             raise DispatcherClosed("this dispatcher was closed; make another one")
         return self._turn(options)
 
     def _turn(self, options: TurnOptions, scope: Scope | None = None) -> Turn:
-        schedule, timeout = options.get("schedule"), options.get("timeout")
+        schedule, timeout = checked_options(options).get("schedule"), options.get("timeout")
         token = options.get("token")
         settings = TurnSettings(
             turn_id=options.get("turn_id") or uuid.uuid4().hex,
@@ -213,7 +218,9 @@ class Dispatcher:
             totals=self._totals,
             make_turn=self._turn,
         )
-        tokens = [self._closing] if token is None else [self._closing, token]
+        inside = current()
+        shielded = inside is not None and inside.undoes  # what is undone is undone to its end
+        tokens = [one for one in (None if shielded else self._closing, token) if one is not None]
         return Turn(settings, tokens, opened=self._add, gone=self._discard, scope=scope)
 
     def _policies(self, options: TurnOptions) -> Mapping[str, Policy]:

@@ -29,13 +29,12 @@ from dispatch.runtime.holdings import Holdings
 from dispatch.runtime.hosting import Hosting
 from dispatch.runtime.inbox import Inbox
 from dispatch.runtime.nesting import Scope
+from dispatch.runtime.place import place_of, stranded
 from dispatch.runtime.running import RunningCall
 from dispatch.runtime.settings import TurnSettings
 from dispatch.runtime.starting import Starting
+from dispatch.runtime.stopping import Stopping
 from dispatch.runtime.undoing import Undoing
-
-LEAST_GRACE = 0.01
-"""Seconds: a cancelled task needs a few steps of the loop to end, even if no time is given."""
 
 
 class Driver:
@@ -56,11 +55,8 @@ class Driver:
         decided: Callable[[], None],
         gone: Callable[[], None],
     ) -> None:
-        table = settings.table
-        if parent is not None and settings.own_table:
-            table = parent.table
-        inside = parent is not None and parent.table is table
-        keeper = parent.keeper if parent is not None and inside else None
+        place = place_of(settings, parent)
+        table, keeper = place.table, place.keeper
         self.machine = TurnMachine(
             settings.schedule,
             settings.policies,
@@ -81,7 +77,6 @@ class Driver:
         self._concluding = Concluding(self.machine, self.calls, self._loop)
         self.results = self._concluding.results
         self._todo: deque[Action] = deque()
-        depth = 0 if parent is None else parent.depth + 1
         teller = Teller(settings.turn_id, settings.tell, self._loop.time)
         self._tell = teller if settings.tell else None
         self._starting = Starting(
@@ -91,7 +86,8 @@ class Driver:
             settings,
             token,
             table,
-            depth=depth,
+            depth=place.depth,
+            above=parent,
             tell=None if self._tell is None else self._told_call,
             cancelled=self._cancelled,
             interrupted=self._interrupted,
@@ -106,9 +102,10 @@ class Driver:
             start=self._starting.start,
             abandoned_wait=None if settings.timeout else settings.abandoned_wait,
             name=f"the turn {settings.turn_id}",
-            parent=parent.owner if parent is not None and inside else 0,
+            parent=place.owner,
             keeper=keeper,
-            above=0 if parent is None else parent.position,
+            above=place.position,
+            stranded=lambda: stranded(self.machine, parent),
         )
         self.hosting = Hosting(
             self.machine, self.calls, self._inbox, self._holdings, settings.make_turn
@@ -124,6 +121,15 @@ class Driver:
             turn_id=settings.turn_id,
             refuse=partial(grouping.refuse, settings),
         )
+        stopping = Stopping(
+            self.machine,
+            self.calls,
+            self._inbox,
+            self.hosting,
+            grace=settings.grace,
+            why=self._concluding.why,
+            tell=self._told_call,
+        )
         self._undoing = Undoing(
             self.machine,
             self.calls,
@@ -131,7 +137,8 @@ class Driver:
             self._holdings,
             settings,
             table,
-            depth=depth,
+            depth=place.depth,
+            above=parent,
             interrupted=self._interrupted,
         )
         self._ended, self._decided, self._gone = ended, decided, gone
@@ -144,8 +151,8 @@ class Driver:
             Do.REQUEST: self._request,
             Do.WITHDRAW: self._holdings.withdraw,
             Do.PREFER: self._holdings.prefer,
-            Do.SIGNAL: self._signal,
-            Do.CANCEL: self._cancel,
+            Do.SIGNAL: stopping.signal,
+            Do.CANCEL: stopping.cancel,
             Do.FREE: self._free,
             Do.END: self._end,
             Do.SETTLE: self._settle,
@@ -195,6 +202,10 @@ class Driver:
         """No more calls will come."""
         self.machine.close()
         self.pump()
+
+    def close_soon(self) -> None:
+        """No more calls will come; from any thread."""
+        self._inbox.hand(self.machine.close)
 
     def stop(self, status: Status, reason: str) -> None:
         """Stop every call that has no result; later ones end at once. The first reason stays."""
@@ -268,40 +279,6 @@ class Driver:
             self.calls[position].suspended_at = self._loop.time()
             self._told_call(position, CallState.SUSPENDED)
         self._holdings.free(position)
-
-    def _signal(self, position: int) -> None:
-        call = self.calls[position]
-        if not self._stopping(call):
-            return
-        self._told_call(position, CallState.STOPPING)
-
-    def _cancel(self, position: int) -> None:
-        call = self.calls[position]
-        if not self._stopping(call):
-            return
-        if not call.heeds_token:  # else it was told when the token was set
-            self._told_call(position, CallState.STOPPING)
-        if call.invocation is not None:
-            call.invocation.cancel()
-
-    def _stopping(self, call: RunningCall) -> bool:
-        """Begin its grace, unless the tool had returned before: then its result counts."""
-        if call.invocation is not None and call.invocation.finished:
-            self.machine.missed(call.position)
-            call.reason = ""
-            return False
-        self.hosting.go_on(call)
-        call.grace = self._loop.call_later(
-            max(self._settings.grace, LEAST_GRACE),
-            self._inbox.post,
-            self.machine.grace_over,
-            call.position,
-        )
-        if call.scope is not None:
-            call.scope.stop(self._concluding.why(call))
-        if call.context is not None:
-            call.context.token.cancel(self._concluding.why(call))
-        return True
 
     def _end(self, position: int) -> None:
         call, record = self.calls[position], self.machine.calls[position]

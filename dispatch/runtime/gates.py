@@ -128,19 +128,28 @@ class Gates:
 
 
 async def _decision(gate: Gate, call: ToolCall, context: GateContext) -> Decision:
+    limit = asyncio.timeout(gate.timeout)
+    decision: object = None
+    fault = ""
     try:
-        async with asyncio.timeout(gate.timeout):
+        async with limit:
             answer: object = gate.function(call, context)
             decision = await answer if inspect.isawaitable(answer) else answer
-    except TimeoutError:
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        if context.token.cancelled:
+            raise  # the call has ended, and its question with it
+        told = f": {safe_str(error)}" if str(error) else ""
+        fault = f"the gate {gate.name!r} failed: {type(error).__name__}{told}"
+        if isinstance(error, asyncio.CancelledError):
+            fault = f"the gate {gate.name!r} was cancelled"
+    if limit.expired():
         return Deny(f"the gate {gate.name!r} did not answer within {gate.timeout} s")
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        return Deny(f"the gate {gate.name!r} was cancelled")
-    except Exception as error:  # noqa: BLE001 - foreign code: fail closed
-        return Deny(f"the gate {gate.name!r} failed: {type(error).__name__}: {safe_str(error)}")
+    if fault:
+        return Deny(fault)
+    if isinstance(decision, Deny) and not decision.reason:
+        return Deny(f"the gate {gate.name!r} denied it and gave no reason")
     if isinstance(decision, Allow | Deny | Change):
         return decision
     kind = type(decision).__name__

@@ -47,6 +47,7 @@ class Holdings:
         parent: int = 0,
         keeper: Keeper | None = None,
         above: int = 0,
+        stranded: Callable[[], None] = lambda: None,
     ) -> None:
         self.number = next(_NUMBERS)
         self.slots_wanted = False
@@ -62,6 +63,7 @@ class Holdings:
         self._name = name
         self._keeper = keeper
         self._above = above
+        self._stranded = stranded
         self._held: list[int] = []
         self._ticket: int | None = None
         self._undecided = True
@@ -95,7 +97,7 @@ class Holdings:
 
     def limits_changed(self) -> bool:
         """Told by the limits."""
-        return self._inbox.post(self._want_slots)
+        return self._inbox.post(setattr, self, "slots_wanted", True)
 
     def is_dead(self, call: int) -> bool:
         """Whether the call's loop is closed and no thread of its own is left that may end."""
@@ -105,14 +107,21 @@ class Holdings:
         """How people would name the call, or the turn."""
         return self._name if call == TURN else f"{self._calls[call].call.name} (call {call})"
 
-    def keep(self, tickets: list[int], compensations: list[Compensation]) -> bool:
-        """Take over what a nested turn held and would undo; False if this turn is decided."""
+    def keep(
+        self, table: ResourceTable, tickets: list[int], compensations: list[Compensation]
+    ) -> bool:
+        """Take over what a nested turn or hold held, and would undo.
+
+        False if the tickets were not taken: this turn is decided, or has its own in another table.
+        """
         with self._giving_back:
             if not self._undecided:
                 return False
+            self.compensations += compensations
+            if table is not self._table:
+                return False
             self._table.move(tickets, self.owner, self)
             self._held += tickets
-            self.compensations += compensations
             return True
 
     # Claims
@@ -144,39 +153,42 @@ class Holdings:
 
     def give_claims_back(self, call: RunningCall) -> None:
         """Give the claims back, and wake whoever waits for them. From any thread."""
-        if call.scope is not None:
-            call.scope.alive = False
-        with self._giving_back:
-            ticket, call.ticket = call.ticket, None
-            owner, call.owner = call.owner, 0
+        ticket = self._taken(call)
         if ticket is not None:
             self._table.leave(ticket)
-        if owner:
-            self._table.close(owner)
+        self._forget(call)
 
     def hold(self, call: RunningCall) -> None:
         """The claims pass to the turn, until it is decided."""
-        if call.scope is not None:
-            call.scope.alive = False
-        with self._giving_back:
-            ticket, call.ticket = call.ticket, None
-            owner, call.owner = call.owner, 0
+        ticket = self._taken(call)
         if ticket is not None:
             self._table.move([ticket], self.owner, self)
             self._held.append(ticket)
-        if owner:
-            self._table.close(owner)
+        self._forget(call)
 
     def withdraw(self, position: int) -> None:
         """Take back what was asked for and not given: the claims, or the slots."""
         call = self._calls[position]
         call.withdrawn(self._machine.calls[position], self.rate_since(call))
-        if call.request is None and call.ticket is not None:
-            with self._giving_back:
-                ticket, call.ticket = call.ticket, None
-            if ticket is not None:
-                self._table.leave(ticket)
+        ticket = self._taken(call) if call.request is None else None
+        if ticket is not None:
+            self._table.leave(ticket)
         self.free(position)
+
+    def _taken(self, call: RunningCall) -> int | None:
+        """The call's ticket, for whoever comes first."""
+        with self._giving_back:
+            ticket, call.ticket = call.ticket, None
+        return ticket
+
+    def _forget(self, call: RunningCall) -> None:
+        """The call is over: what it ran in has ended, and it has no place in the tree any more."""
+        if call.scope is not None:
+            call.scope.alive = False
+        with self._giving_back:
+            owner, call.owner = call.owner, 0
+        if owner:
+            self._table.close(owner)
 
     def decide(self) -> None:
         """Give back what the turn holds, or pass it to the turn above that may yet be undone."""
@@ -192,7 +204,7 @@ class Holdings:
                 self._table.leave(ticket)
         if self._keeper is not None:
             passed = [replace(one, position=self._above) for one in compensations]
-            if self._keeper.keep(held, passed):
+            if self._keeper.keep(self._table, held, passed):
                 return
         for number in held:
             self._table.leave(number)
@@ -221,8 +233,8 @@ class Holdings:
         """The call was given up and keeps its claims; whoever waits for it is told."""
         if call.scope is not None:
             call.scope.abandoned = True
-        if call.ticket is not None:
-            self._table.abandon(call.ticket, self, call.position)
+        for ticket in self._table.granted_below(call.owner) if call.owner else ():
+            self._table.abandon(ticket, self, call.position)
 
     def _deadlocked(self, position: int, parties: str) -> None:
         open_calls = [c for c in self._machine.calls if c.status is None]
@@ -317,9 +329,6 @@ class Holdings:
         self.slots_wanted = False
         self._limits.grant(self._inbox.loop.time())
 
-    def _want_slots(self) -> None:
-        self.slots_wanted = True
-
     def _grant_at(self, when: float) -> None:
         self._inbox.loop.call_at(when, self._rate_opened, when)
 
@@ -346,3 +355,5 @@ class Holdings:
         if closed:
             self._give_slots_back(call)
             self._limits.grant(self._inbox.loop.time())
+            if not any(other.in_thread for other in self._calls):
+                self._stranded()

@@ -83,7 +83,7 @@ class Hosting:
         """A turn nested in the call."""
         return self._make_turn(options, scope)
 
-    def set_state(self, position: int, state: str, tell: Callable[[], object]) -> None:
+    def set_state(self, position: int, state: str | None, tell: Callable[[], object]) -> None:
         """Move the call to another state, and tell when it goes on."""
         if not self._inbox.hand(self._set_state, position, state, tell):
             tell()
@@ -116,12 +116,12 @@ class Hosting:
         self._calls[position].takes_rates = True
         self._machine.woken(position)
 
-    def _set_state(self, position: int, state: str, tell: Callable[[], object]) -> None:
+    def _set_state(self, position: int, state: str | None, tell: Callable[[], object]) -> None:
         call, record = self._calls[position], self._machine.calls[position]
         call.state = state
-        if record.state is CallState.RUNNING and not self._holdings.swap(call):
+        if record.state is CallState.RUNNING and self._holdings.swap(call):
+            self._holdings.slots_wanted = True
+        elif record.alive and record.state in (CallState.RUNNING, CallState.READY):
             self._machine.suspended(position)
             self._machine.woken(position)
-        else:
-            self._holdings.slots_wanted = True
         self._when_going_on(position, tell)

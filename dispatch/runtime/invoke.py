@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from dispatch.call import FailureKind, Status
+from dispatch.errors import Deadlock
 from dispatch.runtime.threads import WorkerPool
 
 
@@ -47,6 +48,8 @@ class Outcome:
             return Status.CANCELLED, FailureKind.CANCELLED
         if isinstance(self.error, asyncio.CancelledError):
             return Status.ERROR, FailureKind.CANCELLED
+        if isinstance(self.error, Deadlock):
+            return Status.ERROR, FailureKind.DEADLOCK
         return Status.ERROR, FailureKind.TOOL_ERROR
 
 

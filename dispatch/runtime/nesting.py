@@ -30,8 +30,10 @@ class Keeper(Protocol):
 
     owner: int
 
-    def keep(self, tickets: list[int], compensations: list[Compensation]) -> bool:
-        """Take these over; False if the turn is decided already, or its loop is gone."""
+    def keep(
+        self, table: ResourceTable, tickets: list[int], compensations: list[Compensation]
+    ) -> bool:
+        """Take these over; False if the turn is decided, or has its claims in another table."""
         ...
 
 
@@ -86,6 +88,8 @@ class Scope:
         owner: int = 0,
         keeper: Keeper | None = None,
         outer: Scope | None = None,
+        above: Scope | None = None,
+        undoes: bool = False,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.table = table
@@ -95,8 +99,12 @@ class Scope:
         self.depth = depth
         self.host = host
         self.loop: asyncio.AbstractEventLoop | None = loop or (outer.loop if outer else None)
+        self.above = above
+        self.undoes: bool = undoes or (outer is not None and outer.undoes)
         self.alive = True
         self.abandoned = False
+        self.open_turns: list[Callable[[], object]] = []
+        """What closes the turns that were opened in here."""
         self._owner = owner
         self._keeper = keeper
         self._outer = outer
@@ -136,6 +144,25 @@ class Scope:
             scope = scope._outer
         return scope
 
+    @property
+    def own(self) -> Scope:
+        """The call or compensation itself, whatever holds it is in."""
+        return self if self._outer is None else self._outer.own
+
+    def on(self, table: ResourceTable) -> Scope | None:
+        """The nearest scope, from here outwards, that has its owner in this table."""
+        scope: Scope | None = self
+        while scope is not None and scope.table is not table:
+            scope = scope._outer or scope.above
+        return scope
+
+    def end(self) -> None:
+        """The tool has really returned: what it left open takes no more calls."""
+        self.alive = False
+        turns, self.open_turns = self.open_turns, []
+        for close in turns:
+            close()
+
     def is_of(self, other: Scope) -> bool:
         """Whether both belong to the same running call."""
         return self.host is other.host and self.position == other.position
@@ -146,15 +173,19 @@ class Scope:
         return self.abandoned or (self._outer is not None and self._outer.is_given_up)
 
     def check(self, max_depth: int) -> None:
-        """Raise `UsageError` if nothing may be started here: too deep, or given up."""
-        if self.is_given_up:
-            raise UsageError(
-                f"the call of {self.tool!r} was given up, so it starts nothing any more"
-            )
+        """Raise `UsageError` if no turn may be started here: too deep, or given up."""
+        self.check_wanted()
         if self.depth >= max_depth:
             raise UsageError(
                 f"turns are nested {max_depth} deep already; if the tool {self.tool!r} is meant to"
                 " call itself so often, raise max_depth of the dispatcher"
+            )
+
+    def check_wanted(self) -> None:
+        """Raise `UsageError` if the call was given up."""
+        if self.is_given_up:
+            raise UsageError(
+                f"the call of {self.tool!r} was given up, so it starts nothing any more"
             )
 
     def suspend(self) -> None:
@@ -189,22 +220,17 @@ class Scope:
     async def suspended(self) -> AsyncIterator[None]:
         """The call waits in the body without its slots, and has them again after it.
 
-        Only a cancelled body goes on without waiting for them.
+        However the body ends; only a call that is asked to stop needs none.
         """
-        goes_on = True
         self.suspend()
         try:
             yield
-        except asyncio.CancelledError:
-            goes_on = False
-            raise
         finally:
             self.wake()
-            if goes_on:
-                await self.going_on()
+            await self.going_on()
 
     async def going_on(self) -> None:
-        """Wait until the call has its slots again. Cancelling it changes nothing."""
+        """Wait until the call has its slots again, also while being cancelled; then raise."""
         if self.host is None:
             return
         loop = asyncio.get_running_loop()
@@ -214,7 +240,7 @@ class Scope:
             loop.call_soon_threadsafe(resolve, there)
 
         self.host.when_going_on(self.position, tell)
-        await there
+        await uncancelled(there)
 
 
 PARENT: ContextVar[Scope | None] = ContextVar("dispatch_parent_call", default=None)
@@ -233,6 +259,18 @@ def resolve(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
+async def uncancelled(future: asyncio.Future[None]) -> None:
+    """Wait for the future, whoever cancels meanwhile; the last cancellation is raised then."""
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.shield(future)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+
+
 def wait_in_thread(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
     """Run it on the loop and wait for it here, in another thread. Raises `UsageError` elsewhere."""
     try:
@@ -248,4 +286,16 @@ def wait_in_thread(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEven
     if loop.is_closed():
         coroutine.close()
         raise UsageError("the event loop of the turn is closed, so nothing can be run on it")
-    return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+    result: T
+    result, fatal = asyncio.run_coroutine_threadsafe(_carried(coroutine), loop).result()
+    if fatal is not None:
+        raise fatal
+    return result
+
+
+async def _carried(coroutine: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:
+    """What it returned, or what must end the program: raised here, it would break off the loop."""
+    try:
+        return await coroutine, None
+    except (KeyboardInterrupt, SystemExit) as error:
+        return None, error

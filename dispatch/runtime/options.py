@@ -31,6 +31,9 @@ class TurnOptions(TypedDict, total=False):
 
 def checked_policies(policy: Policy, by_tag: Mapping[str, Policy] | None) -> Mapping[str, Policy]:
     """The policies by group name, the turn's own under the empty one. Raises `TypeError`."""
+    odd = [tag for tag in by_tag or () if not isinstance(tag, str) or not tag]
+    if odd:
+        raise TypeError(f"policies are by tag, and {odd[0]!r} is no tag")
     policies = {**(by_tag or {}), REST: policy}
     for tag, one in policies.items():
         if not callable(getattr(one, "judge", None)) or isinstance(one, type):
@@ -39,6 +42,15 @@ def checked_policies(policy: Policy, by_tag: Mapping[str, Policy] | None) -> Map
                 f"{one!r} is no policy{where}; write BestEffort(), AllOrNothing() or Quorum(2)"
             )
     return policies
+
+
+def checked_options(options: TurnOptions) -> TurnOptions:
+    """The options, if there are such. Raises `TypeError`."""
+    unknown = sorted(options.keys() - TurnOptions.__annotations__.keys())
+    if unknown:
+        known = ", ".join(TurnOptions.__annotations__)
+        raise TypeError(f"{unknown[0]!r} is no option of a turn; there are: {known}")
+    return options
 
 
 def checked_schedule(name: Schedule | str) -> Schedule:

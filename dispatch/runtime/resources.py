@@ -89,7 +89,10 @@ class ResourceTable:
         resolved = self._files.resolve(checked(claims))
         self.check_modes(resolved)
         outer = current()
-        inside = outer if outer is not None and outer.table is self else None
+        if outer is not None:
+            outer.check_wanted()
+        inside = None if outer is None else outer.on(self)
+        keeper = None if inside is None else inside.keeper
         holder = _Holder("a hold" if outer is None else f"a hold in {outer.tool}")
         owner = self.open(0 if inside is None else inside.owner)
         ticket, granted = self.enter(holder, 0, resolved, owner)
@@ -102,19 +105,22 @@ class ResourceTable:
             host=None if outer is None else outer.host,
             owner=owner,
             keeper=None if outer is None else outer.keeper,
+            above=None if outer is None else outer.above,
             outer=outer,
         )
         entered = PARENT.get()
         try:
             if not granted:
                 await _waited(holder.granted, outer)
+            granted = True
             if outer is not None:
                 PARENT.set(scope)
             yield
         finally:
             PARENT.set(entered)
             scope.alive = False
-            self.leave(ticket)
+            if not (granted and keeper is not None and keeper.keep(self, [ticket], [])):
+                self.leave(ticket)
             self.close(owner)
 
     def statistics(self) -> TableStatistics:
@@ -170,6 +176,11 @@ class ResourceTable:
                     self._claimants[ticket] = (claimant, -1)
             told = self._news()
         self._tell(told)
+
+    def granted_below(self, owner: int) -> list[int]:
+        """The granted tickets of this owner, and of whatever stands below it."""
+        with self._lock:
+            return self._machine.granted_below(owner)
 
     def abandon(self, ticket: int, claimant: Claimant, call: int) -> None:
         """The call that holds these claims was given up; whoever waits for it is told."""

@@ -12,7 +12,7 @@ from dispatch.core.life import CallRecord
 from dispatch.core.plan import Plan
 from dispatch.core.policy import Verdict
 from dispatch.core.stats import TurnStats, run_times, turn_stats
-from dispatch.errors import CallFailed, ToolError
+from dispatch.errors import CallFailed, Deadlock, ToolError
 from dispatch.render import safe_str
 from dispatch.runtime.rollback import Undone
 
@@ -134,8 +134,10 @@ def raised(error: BaseException, middleware: str = "") -> Failure:
             exception_type=type(error).__name__,
             details={**error.details, "middleware": middleware} if middleware else error.details,
         )
+    deadlock = isinstance(error, Deadlock)
     return Failure(
-        kind=FailureKind.TOOL_ERROR,
+        kind=FailureKind.DEADLOCK if deadlock else FailureKind.TOOL_ERROR,
+        retryable=deadlock,
         message=_bounded(by_whom + _told(error)),
         phase=Phase.RUN,
         exception_type=type(error).__name__,
@@ -186,7 +188,8 @@ def _why(
         ran_back = undone.ran if undone is not None else 0
         what = f"{ran_back} compensation{'s'[: ran_back != 1]} ran"
         what = what if ran_back else "it had nothing to undo"
-        return f"it succeeded, and was rolled back because {cause} failed; {what}"
+        why = f"{cause} failed" if cause else "the turn was stopped"
+        return f"it succeeded, and was rolled back because {why}; {what}"
     if kind is FailureKind.IN_DOUBT:
         faults = "; ".join(undone.faults) if undone is not None else ""
         return f"rolling it back failed, so it may or may not have happened: {faults}"

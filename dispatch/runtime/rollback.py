@@ -121,9 +121,9 @@ class Rollback:
                 end.then(self._left_running(one, in_thread))
                 ended.add_done_callback(lambda _: end.come())
                 return f"did not end within {timeout:g} s and could not be stopped"
-            if stopped.error is not None:
-                return f"was stopped after {timeout:g} s"
             outcome = stopped
+            if outcome.error is not None and not outcome.fatal:
+                return f"was stopped after {timeout:g} s"
         scope.alive = False
         if outcome.error is None:
             return None

@@ -46,6 +46,7 @@ class RunningCall:
         "locked",
         "ordered",
         "outcome",
+        "overdue",
         "owner",
         "position",
         "reason",
@@ -82,6 +83,7 @@ class RunningCall:
         self.suspended_at: float | None = None
         self.request: int | None = None
         self.owner = 0
+        self.overdue = False
         self.state: str | None = None
         self.takes_rates = False
         self.asking: asyncio.Task[None] | None = None
@@ -139,9 +141,10 @@ class RunningCall:
         if middleware is not None and self.context is not None:
             self.context.attempt = 0
             self.in_thread = False
-            self.context.invoke = Attempts(self, tool, arguments, pool=pool, ended=ended)
-            wrapped = {"call": self.call, "context": self.context}
-            self.invocation = TaskInvocation(loop, middleware, wrapped, self.variables, done)
+            attempts = Attempts(self, tool, arguments, pool=pool, ended=ended)
+            self.context.invoke = attempts
+            wrapped = {"middleware": middleware, "call": self.call, "context": self.context}
+            self.invocation = TaskInvocation(loop, attempts.wrapped, wrapped, self.variables, done)
         elif tool.is_async:
             self.invocation = TaskInvocation(loop, tool.handler, arguments, self.variables, done)
         else:

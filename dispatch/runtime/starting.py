@@ -38,6 +38,7 @@ class Starting:
         table: ResourceTable,
         *,
         depth: int,
+        above: Scope | None,
         tell: Tell | None,
         cancelled: Callable[[str], None],
         interrupted: Callable[[BaseException], None],
@@ -49,6 +50,7 @@ class Starting:
         self._token = token
         self._table = table
         self._depth = depth
+        self._above = above
         self._tell = tell
         self._cancelled = cancelled
         self._interrupted = interrupted
@@ -106,6 +108,7 @@ class Starting:
             turn_id=self._settings.turn_id,
             position=position,
             depth=self._depth,
+            above=self._above,
             host=self.hosting,
             loop=self._inbox.loop,
         )
@@ -131,7 +134,7 @@ class Starting:
     def _take_outcome(self, position: int, outcome: Outcome) -> None:
         call, record = self._calls[position], self._machine.calls[position]
         if call.scope is not None:
-            call.scope.alive = False
+            call.scope.end()
         if record.state is not CallState.ENDED:  # else it was given up: its late result is dropped
             call.outcome = outcome
         if not outcome.began:

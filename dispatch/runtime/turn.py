@@ -107,6 +107,7 @@ class Turn:
         if scope is not None:
             self._parent = scope
             scope.nest(1)
+            scope.own.open_turns.append(self._driver.close_soon)
             tokens = (*tokens, scope.token)
         self._forget = [token.on_cancel(self.token.cancel) for token in tokens]
         self._forget.append(self.token.on_cancel(self._driver.cancel))
@@ -118,8 +119,8 @@ class Turn:
     def submit(self, call: ToolCall) -> int:
         """Admit the next call and return its position; it may start at once.
 
-        Raises `TurnClosed` after `close`. A call
-        that cannot be run (unknown tool, bad arguments) is admitted and gets an error result.
+        Raises `TurnClosed` after `close`. A call that cannot be run (unknown tool, bad arguments)
+        is admitted and gets an error result.
         """
         position = self._submit(call)
         self._running.pump()
@@ -227,6 +228,8 @@ class Turn:
         except asyncio.CancelledError as error:
             running.stop(Status.CANCELLED, _reason(error))
             await self._stopped()
+            if self._parent is not None:
+                await self._parent.going_on()
             error.turn = self._result  # type: ignore[attr-defined]
             raise
 

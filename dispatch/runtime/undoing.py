@@ -35,6 +35,7 @@ class Undoing:
         table: ResourceTable,
         *,
         depth: int,
+        above: Scope | None,
         interrupted: Callable[[BaseException], None],
     ) -> None:
         self._machine = machine
@@ -44,6 +45,7 @@ class Undoing:
         self._settings = settings
         self._table = table
         self._depth = depth
+        self._above = above
         self._interrupted = interrupted
         self._task: asyncio.Task[None] | None = None
 
@@ -97,6 +99,8 @@ class Undoing:
             turn_id=self._settings.turn_id,
             position=position,
             depth=self._depth,
+            above=self._above,
+            undoes=True,
             owner=self._holdings.owner,
             keeper=self._holdings,
             loop=self._inbox.loop,

@@ -22,7 +22,13 @@ GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
 NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 METADATA = frozenset(
     ipaddress.ip_address(address)
-    for address in ("168.63.129.16", "100.100.100.200", "fd00:ec2::254", "fd20:ce::254")
+    for address in (
+        "168.63.129.16",
+        "100.100.100.200",
+        "192.0.0.192",
+        "fd00:ec2::254",
+        "fd20:ce::254",
+    )
 )
 """Where clouds tell a machine its credentials; most do at 169.254.169.254, which is link-local."""
 

@@ -163,6 +163,21 @@ def test_two_holders_that_want_what_the_other_holds_deadlock(
     assert [CallState.RUNNING] == states(driven, first)
 
 
+@pytest.mark.parametrize("first", ["long", "cycle"])
+def test_a_deadlock_beside_a_long_holder_is_found_at_once(first: str) -> None:
+    """Whatever else a party waits for: every holder in its way is looked at, not one of them."""
+    table = TableMachine()
+    a, b, z = ((Claim((name,), WRITE),) for name in "abz")
+    one, other, long = (table.open(table.open()) for _ in range(3))
+    for owner, claims in ((one, a), (other, b), (long, z)):
+        assert table.enter(owner, claims).granted
+    wanted = (*z, *b) if first == "long" else (*b, *z)
+    waiting = table.enter(table.open(table.open(one)), wanted)
+    victim = table.enter(table.open(table.open(other)), a)
+    assert [Deadlock(victim.number, (waiting.number,))] == table.news
+    table.validate()
+
+
 def test_the_youngest_root_loses_a_deadlock() -> None:
     """The older turn's call came to the queue last, and still the younger turn's fails."""
     table = TableMachine()

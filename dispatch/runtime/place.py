@@ -1,0 +1,45 @@
+"""Where a turn stands: nested in what, in which table, and who keeps what may yet be undone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dispatch.core.life import TurnState
+from dispatch.core.turn import TurnMachine
+from dispatch.runtime.nesting import Keeper, Scope
+from dispatch.runtime.resources import ResourceTable
+from dispatch.runtime.settings import TurnSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`owner` is what the turn stands below in `table`; `position` that of the call it is in."""
+
+    table: ResourceTable
+    owner: int = 0
+    keeper: Keeper | None = None
+    position: int = 0
+    depth: int = 0
+
+
+def place_of(settings: TurnSettings, parent: Scope | None) -> Place:
+    """The place of a turn that is started in this scope.
+
+    A dispatcher whose host chose no table takes that of the call it runs in. A call further up may
+    have its claims in the table of this turn though the nearest one has not.
+    """
+    if parent is None:
+        return Place(settings.table)
+    table = parent.own.table if settings.own_table else settings.table
+    inside = parent.on(table)
+    owner = 0 if inside is None else inside.owner
+    return Place(table, owner, parent.keeper, parent.position, parent.depth + 1)
+
+
+def stranded(machine: TurnMachine, parent: Scope | None) -> None:
+    """The loop of the turn is gone, and now its last tool too: let its parent go on."""
+    if parent is None or machine.state is TurnState.GONE:
+        return
+    if machine.state in (TurnState.OPEN, TurnState.CLOSED):
+        parent.wake()
+    parent.nest(-1)

@@ -1,0 +1,88 @@
+"""Asking running calls to stop: the token first, then the task, each with its grace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dispatch.core.life import CallState
+from dispatch.core.turn import TurnMachine
+from dispatch.runtime.hosting import Hosting
+from dispatch.runtime.inbox import Inbox
+from dispatch.runtime.running import RunningCall
+
+LEAST_GRACE = 0.01
+"""Seconds: a cancelled task needs a few steps of the loop to end, even if no time is given."""
+
+
+NESTED_FIRST = 0.1
+"""Seconds that a call gets beyond its graces in which nested calls may end, or be given up."""
+
+
+class Stopping:
+    """The calls of one turn that are to end. `why` says why a call ends."""
+
+    def __init__(
+        self,
+        machine: TurnMachine,
+        calls: list[RunningCall],
+        inbox: Inbox,
+        hosting: Hosting,
+        *,
+        grace: float,
+        why: Callable[[RunningCall], str],
+        tell: Callable[[int, str], None],
+    ) -> None:
+        self._machine = machine
+        self._calls = calls
+        self._inbox = inbox
+        self._hosting = hosting
+        self._grace = grace
+        self._why = why
+        self._tell = tell
+
+    def signal(self, position: int) -> None:
+        """Set the token of the call; its task is cancelled after the grace."""
+        call = self._calls[position]
+        if not self._stopping(call):
+            return
+        self._tell(position, CallState.STOPPING)
+
+    def cancel(self, position: int) -> None:
+        """Cancel the task of the call; it is given up after the grace."""
+        call = self._calls[position]
+        if not self._stopping(call):
+            return
+        if not call.heeds_token:  # else it was told when the token was set
+            self._tell(position, CallState.STOPPING)
+        if call.invocation is not None:
+            call.invocation.cancel()
+
+    def _stopping(self, call: RunningCall) -> bool:
+        """Begin its grace, unless the tool had returned before: then its result counts."""
+        if call.invocation is not None and call.invocation.finished:
+            self._machine.missed(call.position)
+            call.reason = ""
+            return False
+        self._hosting.go_on(call)
+        call.grace = self._inbox.loop.call_later(
+            max(self._grace, LEAST_GRACE),
+            self._inbox.post,
+            self._grace_over,
+            call.position,
+        )
+        if call.scope is not None:
+            call.scope.stop(self._why(call))
+        if call.context is not None:
+            call.context.token.cancel(self._why(call))
+        return True
+
+    def _grace_over(self, position: int) -> None:
+        """Give what is nested in the call the first chance to be given up, not the call itself."""
+        call, record = self._calls[position], self._machine.calls[position]
+        if record.cancelled and record.open_turns and not call.overdue:
+            call.overdue = True
+            call.grace = self._inbox.loop.call_later(
+                NESTED_FIRST, self._inbox.post, self._grace_over, position
+            )
+        else:
+            self._machine.grace_over(position)

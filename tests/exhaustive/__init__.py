@@ -1,0 +1,1 @@
+"""Every interleaving of small turns through the pure machines: `python -m tests.exhaustive`."""

@@ -1,0 +1,137 @@
+"""The faults that the tests must find: each a rule of the design, read the plain way."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Replace the one occurrence of `line` in `file` by `fault`."""
+
+    name: str
+    file: str
+    line: str
+    fault: str
+
+
+FAULTS = (
+    Fault(
+        "drop the edges from reads to a write",
+        "core/index.py",
+        "        if self.mode != mode or mode == WRITE:\n            return self.run.joined(index)",
+        "        if self.mode == WRITE:\n            return self.run.joined(index)",
+    ),
+    Fault(
+        "skip prefix overlap",
+        "core/index.py",
+        "waits[chain.joined(self)] = None",
+        "pass",
+    ),
+    Fault(
+        "tool keys below ()",
+        "core/live.py",
+        "return self._tools if key[:1] == (TOOL,) else self._root",
+        "return self._root",
+    ),
+    Fault(
+        "free successors of a call that ended before running",
+        "core/turn.py",
+        "if not self.order.linked(call.node) or self.order.waits(call.node):",
+        "if not self.order.linked(call.node) or (self.order.waits(call.node) and not call.status):",
+    ),
+    Fault(
+        "give claims back when the result is there, though the tool still runs",
+        "core/turn.py",
+        "if call.state is CallState.ENDED and not call.alive and not call.open_turns:",
+        "if call.state is CallState.ENDED and not call.open_turns:",
+    ),
+    Fault(
+        "settle a call before what is nested in it is gone",
+        "core/turn.py",
+        "if call.state is CallState.ENDED and not call.alive and not call.open_turns:",
+        "if call.state is CallState.ENDED and not call.alive:",
+    ),
+    Fault(
+        "lend the slots of a suspended call to its children only",
+        "core/turn.py",
+        "            call.state = CallState.SUSPENDED\n            self._do(Do.FREE, call)",
+        "            call.state = CallState.SUSPENDED",
+    ),
+    Fault(
+        "free the claims of an all-or-nothing call early",
+        "core/turn.py",
+        "Do.HOLD if undecided and self.keeps(call.position) else Do.SETTLE",
+        "Do.SETTLE",
+    ),
+    Fault(
+        "start the calls of an all-or-nothing turn before its ticket is granted",
+        "core/books.py",
+        "return self.ticket in (TicketState.NONE, TicketState.GRANTED)",
+        "return True",
+    ),
+    Fault(
+        "nested call takes a fresh ticket",
+        "core/waits.py",
+        "        if not self.owners.nested(ticket.owner):\n",
+        "        if self.owners:\n",
+    ),
+    Fault(
+        "claims of ancestors count",
+        "core/waits.py",
+        "return self.owners.descends(ticket.owner, self.tickets[other].owner)",
+        "return False",
+    ),
+    Fault(
+        "passing looked at only when the call itself blocks",
+        "core/table.py",
+        "            self._look_again()\n            self._break_deadlocks(ticket.number)",
+        "            self._look_at(ticket)\n            self._break_deadlocks(ticket.number)",
+    ),
+    Fault(
+        "cycles searched along one watched blocker",
+        "core/waits.py",
+        "owners = dict.fromkeys(map(self._owner, self.holders(self.tickets[number])))",
+        "owners = dict.fromkeys([self._owner(self.tickets[number].watching)])",
+    ),
+    Fault(
+        "the oldest root loses a deadlock",
+        "core/waits.py",
+        "victim = max(back,",
+        "victim = min(back,",
+    ),
+    Fault(
+        "wait behind those that wait in vain",
+        "core/waits.py",
+        "if other not in self.stuck and not self._above(ticket, other):",
+        "if not self._above(ticket, other):",
+    ),
+    Fault(
+        "a call whose claims are not known holds back nobody",
+        "core/intake.py",
+        "                held_back = True\n",
+        "                held_back = False\n",
+    ),
+    Fault(
+        "coalesce across a conflicting call",
+        "core/intake.py",
+        "return not self.graph.index.touched_since(claims, leader.node)",
+        "return True",
+    ),
+    Fault(
+        "a failure counts for the quorum",
+        "core/turn.py",
+        "group.count(call.position, ok=call.status is Status.OK)",
+        "group.count(call.position, ok=True)",
+    ),
+    Fault(
+        "a call is passed without end",
+        "core/lines.py",
+        "OVERTAKES = 8\n",
+        "OVERTAKES = 8_000_000\n",
+    ),
+    Fault(
+        "append results by completion",
+        "runtime/turn.py",
+        "tuple(result for _, result in sorted(results.items()))",
+        "tuple(results.values())",
+    ),
+)
