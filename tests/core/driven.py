@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from dispatch.claims import Claim
-from dispatch.core.life import TURN, Do, TurnState
+from dispatch.core.life import TURN, CallState, Do, TurnState
 from dispatch.core.policy import AllOrNothing, Policy
 from dispatch.core.table import Granted, TableMachine
 from dispatch.core.turn import TurnMachine
@@ -163,6 +163,8 @@ class Driven:
         ticket = turn.tickets.get(position, 0)
         if do is Do.ENTER:
             self._enter(turn, position)
+        elif do is Do.REQUEST and machine.calls[position].state is not CallState.READY:
+            pass  # it has ended meanwhile, or waits for something else: its slots go back unused
         elif do is Do.REQUEST:
             if not machine.calls[position].alive:
                 self.started.append((*turn.path, position))
