@@ -126,8 +126,7 @@ class TableMachine:
         below = [n for n, t in waits.queue.items() if waits.owners.descends(t.owner, owner)]
         if below:
             waits.nested.update(below)
-            self._look_at_watchers(ticket)
-            self._look_again()
+            self._look_again(moved=number)
             for one in below:
                 self._break_deadlocks(one)
 
@@ -244,15 +243,20 @@ class TableMachine:
             if waiting is not None and waiting.watching == ticket.number:
                 self._look_at(waiting)
 
-    def _look_again(self) -> None:
-        """Somebody may be passed who could not be passed before: look at all who wait."""
+    def _look_again(self, moved: int = 0) -> None:
+        """Somebody may be passed who could not be passed before: look at all who wait, in order.
+
+        Those that watch a ticket which has `moved` are among them.
+        """
         waits = self._waits
         if waits.abandoned:
             waits.stuck = waits.find_stuck()
         everybody = waits.queue if waits.abandoned else sorted(waits.nested)
         for number in list(everybody):
             ticket = waits.queue.get(number)
-            if ticket is not None and not waits.tickets[ticket.watching].granted:
+            if ticket is None:
+                continue
+            if ticket.watching == moved or not waits.tickets[ticket.watching].granted:
                 self._look_at(ticket)
 
     def _break_deadlocks(self, number: int) -> None:
