@@ -17,15 +17,20 @@ def main(arguments: list[str] | None = None) -> int:
 
     Without arguments it is the process's own command, and nothing is expected to run after it.
     """
+    from dispatch.cli.signals import end_with, interrupt_once
+
+    own = arguments is None
     with standard_streams() as out:
         try:
+            if own:
+                interrupt_once()
             code = code_after_output(_run(arguments), out)
+            if own:
+                end_with(code)
         except KeyboardInterrupt:
             code = INTERRUPTED
-        if arguments is None:
-            from dispatch.cli.signals import end_with
-
-            end_with(code)
+            if own:
+                end_with(code)
     return code
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import math
 import os
 import signal
 import threading
@@ -70,6 +71,7 @@ class Interrupts:
         return await work
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
+        _Heard.is_first()
         first, self.seen = not self.seen, True
         if self._cancel is not None:
             if first:
@@ -87,6 +89,32 @@ def handle(handler: Callable[[int, FrameType | None], object]) -> dict[signal.Si
     for number in taken:
         signal.signal(number, handler)
     return taken
+
+
+def interrupt_once() -> None:
+    """Let every signal interrupt what this process does, and one that follows it change nothing.
+
+    For a whole command, before and after its `Interrupts`: a repetition must find neither the
+    default of a signal nor the code that ends the command.
+    """
+
+    def heard(number: int, frame: FrameType | None) -> None:
+        if _Heard.is_first():
+            raise KeyboardInterrupt
+
+    handle(heard)
+
+
+class _Heard:
+    """When this process heard its last signal, on the monotonic clock."""
+
+    last = -math.inf
+
+    @classmethod
+    def is_first(cls) -> bool:
+        """Note a signal; whether it repeats none."""
+        before, cls.last = cls.last, time.monotonic()
+        return cls.last - before > PATIENCE
 
 
 def end_with(code: int) -> None:

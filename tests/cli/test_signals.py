@@ -80,6 +80,26 @@ def test_pressing_ctrl_c_again_changes_nothing(
     assert b"Traceback" not in err
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_until_the_very_end_change_nothing(
+    tmp_path: Path, root: Path, number: signal.Signals
+) -> None:
+    """One signal after the other until the process is gone: one ending, and all that was done."""
+    script = "echo $$ > pid; sleep 600"
+    file = turn_file(tmp_path, ("list_directory", {}), ("shell", {"command": script}))
+    command = start("run", file, "--root", root, "--json")
+    try:
+        assert eventually(lambda: (root / "pid").exists())
+        while command.poll() is None:
+            command.send_signal(number)
+            time.sleep(0.001)  # a signal that is still pending would swallow the next one
+        out, err = command.communicate(timeout=10)
+    finally:
+        command.kill()
+    assert (130, False) == (command.returncode, b"Traceback" in err), err
+    assert ["ok", "cancelled"] == [r["status"] for r in json.loads(out)["results"]]
+
+
 def test_a_signal_while_results_are_printed_loses_none(tmp_path: Path, root: Path) -> None:
     """A reader who is slow and a Ctrl-C at that time: all results come, and the code is 130."""
     (root / "big.txt").write_text("word " * 20_000 + "\n")
