@@ -6,6 +6,7 @@ machine (`core.intake`) brings calls in, the second (`core.turn`) runs and ends 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -39,7 +40,7 @@ class Duplicates(StrEnum):
     REJECT = "reject"
 
 
-class Books:
+class Books(ABC):
     """One turn's state.
 
     `policies` judge the calls whose group has that name; the others by best effort. A `whole` turn
@@ -190,17 +191,17 @@ class Books:
 
     # Defined by the two halves
 
+    @abstractmethod
     def _run(self) -> None:
         """Let everything that follows from the last event happen."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _conclude(self, group: Group) -> None:
         """A group has its verdict."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _stop(self, call: CallRecord, status: Status) -> None:
         """End a call, at once if it never ran."""
-        raise NotImplementedError
 
     # Small steps
 

@@ -153,13 +153,8 @@ class SlotMachine:
             self._rebuild()
         self._excess = self._exceeded()
 
-    def wake_at(self, now: float) -> float | None:
-        """The earliest moment at which a request that only waits for its rate could start."""
-        wake = self.next_wake(now)
-        return None if wake is None else wake[0]
-
     def next_wake(self, now: float) -> tuple[float, int] | None:
-        """The moment of `wake_at`, and the request that could start then."""
+        """When, at the earliest, a request that only waits for its rate could start, and which."""
         if not self.buckets or not self.queue or len(self.holders) >= self.total:
             return None
         kept = self._kept()

@@ -12,33 +12,27 @@ SUSPENDED = "suspended"
 """The cause of waiting that is not counted as running, though the tool has started."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnStats:
-    """Measures of one turn; times in seconds.
+@dataclass(frozen=True, kw_only=True)
+class Measures:
+    """What is measured of one turn, and summed up over many; times in seconds.
 
     `makespan` is from the first submission to the last result. `run_time` is the sum of the run
-    times, without the time that calls were suspended, and `parallelism_factor` that sum over the
-    makespan (1.0 is a serial run without gaps). `conflicting` counts calls with a conflicting
+    times, without the time that calls were suspended. `conflicting` counts calls with a conflicting
     predecessor, `conflict_serialized` those that really waited for one. `waits` has seconds by
     cause, one phase at a time, over all calls. `peak` is the most calls that ran at once;
     `lower_bound` what no schedule could beat with these run times under these limits; `statuses`
     counts results by status.
     """
 
-    calls: int
-    makespan: float
-    run_time: float
-    conflicting: int
-    conflict_serialized: int
-    peak: int
-    waits: Mapping[str, float]
-    lower_bound: float
-    statuses: Mapping[Status, int]
-
-    @property
-    def parallelism_factor(self) -> float:
-        """Run time over makespan."""
-        return self.run_time / self.makespan if self.makespan > 0 else 1.0
+    calls: int = 0
+    makespan: float = 0.0
+    run_time: float = 0.0
+    conflicting: int = 0
+    conflict_serialized: int = 0
+    peak: int = 0
+    waits: Mapping[str, float] = field(default_factory=dict)
+    lower_bound: float = 0.0
+    statuses: Mapping[Status, int] = field(default_factory=dict)
 
     @property
     def cancellation_rate(self) -> float:
@@ -51,42 +45,32 @@ class TurnStats:
         return self.makespan / self.lower_bound if self.lower_bound > 0 else 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DispatcherStats:
-    """Measures of all turns that a dispatcher has decided; times in seconds.
+@dataclass(frozen=True, kw_only=True)
+class TurnStats(Measures):
+    """The measures of one turn."""
 
-    Counts and times are sums over the turns, as `TurnStats` has them. `busy` is the time in which
-    at least one turn was open, and `parallelism_factor` the run time over that. `peak` is the most
-    calls that ran at once, whatever turn they were of; `running` those that run now.
+    @property
+    def parallelism_factor(self) -> float:
+        """Run time over makespan: 1.0 is a serial run without gaps."""
+        return self.run_time / self.makespan if self.makespan > 0 else 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DispatcherStats(Measures):
+    """The measures of all turns that a dispatcher has decided: sums, but for `peak`.
+
+    `busy` is the time in which at least one turn was open; `peak` is over calls of whatever turn,
+    and `running` are those that run now.
     """
 
     turns: int = 0
-    calls: int = 0
-    makespan: float = 0.0
     busy: float = 0.0
-    run_time: float = 0.0
-    conflicting: int = 0
-    conflict_serialized: int = 0
     running: int = 0
-    peak: int = 0
-    waits: Mapping[str, float] = field(default_factory=dict)
-    lower_bound: float = 0.0
-    statuses: Mapping[Status, int] = field(default_factory=dict)
 
     @property
     def parallelism_factor(self) -> float:
         """Run time over the time in which at least one turn was open."""
         return self.run_time / self.busy if self.busy > 0 else 1.0
-
-    @property
-    def cancellation_rate(self) -> float:
-        """Cancelled calls over all calls."""
-        return self.statuses.get(Status.CANCELLED, 0) / self.calls if self.calls else 0.0
-
-    @property
-    def stretch(self) -> float:
-        """The sum of makespans over the sum of their lower bounds."""
-        return self.makespan / self.lower_bound if self.lower_bound > 0 else 1.0
 
 
 def run_times(results: Sequence[ToolResult]) -> list[float]:

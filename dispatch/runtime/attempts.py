@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from dispatch.call import ToolCall
 from dispatch.errors import UsageError
 from dispatch.runtime.context import CallContext
+from dispatch.runtime.futures import resolve, uncancelled
 from dispatch.runtime.invoke import run_in_thread
-from dispatch.runtime.nesting import resolve, uncancelled
 from dispatch.runtime.threads import WorkerPool
 from dispatch.tool import Tool
 
@@ -54,8 +54,8 @@ class Attempts:
             left = self._running
             if left is not None and left is not asyncio.current_task():
                 left.cancel()
-                over = asyncio.get_running_loop().create_future()
-                left.add_done_callback(lambda _: resolve(over))
+                over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                left.add_done_callback(lambda _: resolve(over, None))
                 await uncancelled(over)
 
     async def __call__(self) -> Any:

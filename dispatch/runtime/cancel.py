@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 
 from dispatch.runtime.fault import report
+from dispatch.runtime.futures import resolve
 
 Callback = Callable[[str], object]
 
@@ -91,7 +92,7 @@ class CancelToken:
         cancelled: asyncio.Future[str] = loop.create_future()
 
         def wake(reason: str) -> None:
-            loop.call_soon_threadsafe(_resolve, cancelled, reason)
+            loop.call_soon_threadsafe(resolve, cancelled, reason)
 
         forget = self.on_cancel(wake)
         try:
@@ -106,8 +107,3 @@ class CancelToken:
                 return
             forget, self._forget_parent = self._forget_parent, None
         forget()
-
-
-def _resolve(future: asyncio.Future[str], reason: str) -> None:
-    if not future.done():
-        future.set_result(reason)

@@ -2,48 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from dispatch.call import ToolResult
-from dispatch.core.turn import TurnMachine
 from dispatch.runtime.running import RunningCall
+from dispatch.runtime.running_turn import RunningTurn
 
 
-class Concluding:
-    """The results of one turn by position; `reason` is why the whole turn was stopped."""
+def why(turn: RunningTurn, call: RunningCall) -> str:
+    """Why it ends: its own reason, its group's, or the turn's."""
+    record = turn.machine.calls[call.position]
+    verdict = turn.machine.groups[record.group].verdict
+    if not call.reason and record.by_policy and verdict is not None:
+        return verdict.reason or "its group is decided"
+    return call.reason or record.note or turn.reason
 
-    def __init__(
-        self, machine: TurnMachine, calls: list[RunningCall], loop: asyncio.AbstractEventLoop
-    ) -> None:
-        self.results: dict[int, ToolResult] = {}
-        self.reason = ""
-        self._machine = machine
-        self._calls = calls
-        self._loop = loop
 
-    def why(self, call: RunningCall) -> str:
-        """Why it ends: its own reason, its group's, or the turn's."""
-        record = self._machine.calls[call.position]
-        verdict = self._machine.groups[record.group].verdict
-        if not call.reason and record.by_policy and verdict is not None:
-            return verdict.reason or "its group is decided"
-        return call.reason or record.note or self.reason
+def conclude(turn: RunningTurn, position: int) -> ToolResult:
+    """Make the call's result, or make it again."""
+    call, record = turn.both(position)
+    leader = turn.results.get(record.leader)
+    if leader is not None and leader.status is record.status:
+        result = call.copied(leader, turn.now)
+    else:
+        before = turn.results.get(position)
+        now = turn.now if before is None else before.finished_at
+        cause = call.holder or _name(turn, record.cause)
+        result = call.result(record, now, cause)
+    turn.results[position] = result
+    return result
 
-    def conclude(self, position: int) -> ToolResult:
-        """Make the call's result, or make it again."""
-        call, record = self._calls[position], self._machine.calls[position]
-        leader = self.results.get(record.leader)
-        if leader is not None and leader.status is record.status:
-            result = call.copied(leader, self._loop.time())
-        else:
-            before = self.results.get(position)
-            now = self._loop.time() if before is None else before.finished_at
-            cause = call.holder or self._name(record.cause)
-            result = call.result(record, now, cause)
-        self.results[position] = result
-        return result
 
-    def _name(self, position: int | None) -> str:
-        if position is None:
-            return ""
-        return f"{self._calls[position].call.name} (call {position})"
+def _name(turn: RunningTurn, position: int | None) -> str:
+    if position is None:
+        return ""
+    return f"{turn.calls[position].call.name} (call {position})"

@@ -13,7 +13,8 @@ from dispatch.call import ToolCall
 from dispatch.errors import UsageError
 from dispatch.runtime.activity import ACTIVITY
 from dispatch.runtime.cancel import CancelToken
-from dispatch.runtime.nesting import Scope, current, resolve, uncancelled, wait_in_thread
+from dispatch.runtime.futures import resolve, uncancelled
+from dispatch.runtime.nesting import Scope, current, wait_in_thread
 from dispatch.runtime.options import TurnOptions
 from dispatch.runtime.process import OUTPUT_LIMIT, ProcessResult, run_process
 
@@ -153,7 +154,7 @@ class CallContext:
         entered: asyncio.Future[None] = loop.create_future()
 
         def tell() -> None:
-            loop.call_soon_threadsafe(resolve, entered)
+            loop.call_soon_threadsafe(resolve, entered, None)
 
         scope, ground = self._turn_of_call
         ground.set_state(scope.position, state, tell)
@@ -164,7 +165,7 @@ class CallContext:
             self._state = before
             back: asyncio.Future[None] = loop.create_future()
             ground.set_state(
-                scope.position, before, lambda: loop.call_soon_threadsafe(resolve, back)
+                scope.position, before, lambda: loop.call_soon_threadsafe(resolve, back, None)
             )
             await uncancelled(back)
             raise

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
-from functools import partial
 
 from dispatch.call import Status, ToolResult
 from dispatch.core.life import TURN, Action, CallState, Do
@@ -23,14 +22,15 @@ from dispatch.runtime.admission import Admitted
 from dispatch.runtime.asking import Asking, stop_asking
 from dispatch.runtime.broadcast import Teller
 from dispatch.runtime.cancel import CancelToken
-from dispatch.runtime.concluding import Concluding
+from dispatch.runtime.concluding import conclude, why
 from dispatch.runtime.fault import report
 from dispatch.runtime.holdings import Holdings
 from dispatch.runtime.hosting import Hosting
 from dispatch.runtime.inbox import Inbox
 from dispatch.runtime.nesting import Scope
-from dispatch.runtime.place import place_of, stranded
+from dispatch.runtime.place import place_of
 from dispatch.runtime.running import RunningCall
+from dispatch.runtime.running_turn import RunningTurn
 from dispatch.runtime.settings import TurnSettings
 from dispatch.runtime.starting import Starting
 from dispatch.runtime.stopping import Stopping
@@ -56,108 +56,53 @@ class Driver:
         gone: Callable[[], None],
     ) -> None:
         place = place_of(settings, parent)
-        table, keeper = place.table, place.keeper
+        table = place.table
+        admission = settings.admission
         self.machine = TurnMachine(
             settings.schedule,
             settings.policies,
             whole=whole,
-            holding=keeper is not None,
+            holding=place.keeper is not None,
             skips=settings.skips,
             duplicates=settings.duplicates,
         )
-        self.calls: list[RunningCall] = []
-        self.fatal: BaseException | None = None
-        self.admission = settings.admission
-        if table is not settings.table:
-            self.admission = settings.admission.on(table.check_modes)
-        self._settings = settings
-        self._parent = parent
         self._inbox = Inbox(self._step, self._fault)
         self._loop = self._inbox.loop
-        self._concluding = Concluding(self.machine, self.calls, self._loop)
-        self.results = self._concluding.results
+        self.turn = RunningTurn(
+            settings,
+            place,
+            self.machine,
+            self._inbox,
+            admission if table is settings.table else admission.on(table.check_modes),
+            Teller(settings.turn_id, settings.tell, self._loop.time) if settings.tell else None,
+        )
         self._todo: deque[Action] = deque()
-        teller = Teller(settings.turn_id, settings.tell, self._loop.time)
-        self._tell = teller if settings.tell else None
-        self._starting = Starting(
-            self.machine,
-            self.calls,
-            self._inbox,
-            settings,
-            token,
-            table,
-            depth=place.depth,
-            above=parent,
-            tell=None if self._tell is None else self._told_call,
-            cancelled=self._cancelled,
-            interrupted=self._interrupted,
-        )
-        self._holdings = Holdings(
-            self.machine,
-            self.calls,
-            self._inbox,
-            table=table,
-            limits=settings.limits,
-            claims_now=lambda call: self.admission.claims_now(call.admitted),
-            start=self._starting.start,
-            abandoned_wait=None if settings.timeout else settings.abandoned_wait,
-            name=f"the turn {settings.turn_id}",
-            parent=place.owner,
-            keeper=keeper,
-            above=place.position,
-            stranded=lambda: stranded(self.machine, parent),
-        )
-        self.hosting = Hosting(
-            self.machine, self.calls, self._inbox, self._holdings, settings.make_turn
-        )
-        self._starting.holdings, self._starting.hosting = self._holdings, self.hosting
-        self._asking = Asking(
-            self.machine,
-            self.calls,
-            self.results,
-            self._inbox,
-            admission=self.admission,
-            gates=settings.gates,
-            turn_id=settings.turn_id,
-            refuse=partial(grouping.refuse, settings),
-        )
-        stopping = Stopping(
-            self.machine,
-            self.calls,
-            self._inbox,
-            self.hosting,
-            grace=settings.grace,
-            why=self._concluding.why,
-            tell=self._told_call,
-        )
-        self._undoing = Undoing(
-            self.machine,
-            self.calls,
-            self._inbox,
-            self._holdings,
-            settings,
-            table,
-            depth=place.depth,
-            above=parent,
-            interrupted=self._interrupted,
-        )
+        self._holdings = Holdings(self.turn)
+        self._hosting = Hosting(self.turn, self._holdings)
+        self._starting = Starting(self.turn, token, self._holdings, self._hosting)
+        self._holdings.start = self._starting.start
         self._ended, self._decided, self._gone = ended, decided, gone
-        if self._tell is not None:
-            self._tell.turn("open", 0)
-        self._perform: dict[Do, Callable[[int], None]] = {
-            Do.RESOLVE: self._asking.resolve,
-            Do.ASK: self._asking.ask,
+        self._perform = self._performers()
+        self.turn.tell_turn("open")
+
+    def _performers(self) -> dict[Do, Callable[[int], None]]:
+        asking, holdings = Asking(self.turn), self._holdings
+        stopping = Stopping(self.turn, self._hosting)
+        undoing = Undoing(self.turn, holdings)
+        return {
+            Do.RESOLVE: asking.resolve,
+            Do.ASK: asking.ask,
             Do.ENTER: self._enter,
             Do.REQUEST: self._request,
-            Do.WITHDRAW: self._holdings.withdraw,
-            Do.PREFER: self._holdings.prefer,
+            Do.WITHDRAW: holdings.withdraw,
+            Do.PREFER: holdings.prefer,
             Do.SIGNAL: stopping.signal,
             Do.CANCEL: stopping.cancel,
             Do.FREE: self._free,
             Do.END: self._end,
             Do.SETTLE: self._settle,
             Do.HOLD: self._hold,
-            Do.UNDO: lambda _: self._undoing.start(),
+            Do.UNDO: lambda _: undoing.start(),
             Do.REVISE: self._revise,
             Do.DECIDE: lambda _: self._decide(),
             Do.LEAVE: lambda _: self._leave(),
@@ -173,11 +118,6 @@ class Driver:
         """The most calls that ran at once so far; suspended ones do not run."""
         return self._starting.peak
 
-    @property
-    def now(self) -> float:
-        """Seconds on the loop's clock."""
-        return self._loop.time()
-
     # From the host, on the loop
 
     def check_thread(self) -> None:
@@ -186,12 +126,12 @@ class Driver:
 
     def submit(self, admitted: Admitted, variables: Context) -> int:
         """Enter the next call; `pump` lets it start."""
-        admitted = grouping.refuse(self._settings, admitted)
-        call = RunningCall(admitted, len(self.calls), self._loop.time(), variables)
-        self.calls.append(call)
-        position = grouping.submit(self.machine, self._settings, call)
-        self._told_call(position, CallState.PLANNED)
-        timeout = admitted.timeout or self._settings.call_timeout
+        admitted = grouping.refuse(self.turn.settings, admitted)
+        call = RunningCall(admitted, len(self.turn.calls), self.turn.now, variables)
+        self.turn.calls.append(call)
+        position = grouping.submit(self.machine, self.turn.settings, call)
+        self.turn.tell(position, CallState.PLANNED)
+        timeout = admitted.timeout or self.turn.settings.call_timeout
         if timeout is not None and self.machine.calls[position].status is None:
             call.timer = self._loop.call_later(
                 timeout, self._inbox.post, self._time_out, position, timeout
@@ -209,9 +149,7 @@ class Driver:
 
     def stop(self, status: Status, reason: str) -> None:
         """Stop every call that has no result; later ones end at once. The first reason stays."""
-        if self.machine.stopped is None:
-            self._concluding.reason = reason
-            self.machine.stop_all(status)
+        self.turn.stop(status, reason)
         self.pump()
 
     def pump(self) -> None:
@@ -235,30 +173,21 @@ class Driver:
     def _fault(self, error: BaseException) -> None:
         """Something foreign raised where nobody expects it; the turn goes on."""
         if isinstance(error, KeyboardInterrupt | SystemExit):
-            self._interrupted(error)
+            self.turn.interrupted(error)
         else:
-            report("a turn went on after a fault", error, turn=self._settings.turn_id)
-
-    def _interrupted(self, error: BaseException) -> None:
-        self.fatal = self.fatal or error
-        self._cancelled(f"{type(error).__name__} was raised")
+            report("a turn went on after a fault", error, turn=self.turn.settings.turn_id)
 
     # From anywhere
 
     def cancel(self, reason: str) -> None:
         """Told by a token."""
-        self._inbox.post(self._cancelled, reason)
+        self._inbox.post(self.turn.cancelled, reason)
 
     # News
 
-    def _cancelled(self, reason: str) -> None:
-        if self.machine.stopped is None:
-            self._concluding.reason = reason
-            self.machine.stop_all(Status.CANCELLED)
-
     def _time_out(self, position: int, timeout: float) -> None:
-        call = self.calls[position]
-        if self.machine.calls[position].asked is None:
+        call, record = self.turn.both(position)
+        if record.asked is None:
             call.reason = f"timed out after {timeout:g} s"
         self.machine.stop(position, Status.TIMED_OUT)
 
@@ -266,61 +195,53 @@ class Driver:
 
     def _enter(self, position: int) -> None:
         if position != TURN:
-            self._told_call(position, CallState.QUEUED)
+            self.turn.tell(position, CallState.QUEUED)
         self._holdings.enter(position)
 
     def _request(self, position: int) -> None:
-        self._told_call(position, CallState.READY)
+        self.turn.tell(position, CallState.READY)
         self._holdings.request(position)
 
     def _free(self, position: int) -> None:
         self._starting.stopped(position)
         if self.machine.calls[position].status is None:
-            self.calls[position].suspended_at = self._loop.time()
-            self._told_call(position, CallState.SUSPENDED)
+            self.turn.calls[position].suspended_at = self.turn.now
+            self.turn.tell(position, CallState.SUSPENDED)
         self._holdings.free(position)
 
     def _end(self, position: int) -> None:
-        call, record = self.calls[position], self.machine.calls[position]
+        call, record = self.turn.both(position)
         call.stop_timers()
-        call.reason = self._concluding.why(call)
+        call.reason = why(self.turn, call)
         stop_asking(call)
-        call.resumed(self._loop.time())
-        self.hosting.go_on(call)
-        self._ended(self._concluding.conclude(position))
+        call.resumed(self.turn.now)
+        self._hosting.go_on(call)
+        self._ended(conclude(self.turn, position))
         if record.may_never_settle:
             self._holdings.abandon(call)
-        self._told_call(position, CallState.ENDED, self.results[position].status)
+        self.turn.tell(position, CallState.ENDED, self.turn.results[position].status)
 
     def _revise(self, position: int) -> None:
-        self._ended(self._concluding.conclude(position))
-        self._told_call(position, "revised", self.results[position].status)
+        self._ended(conclude(self.turn, position))
+        self.turn.tell(position, "revised", self.turn.results[position].status)
 
     def _settle(self, position: int) -> None:
-        self._holdings.give_claims_back(self.calls[position])
-        self._told_call(position, CallState.SETTLED, self.machine.calls[position].status)
+        self._holdings.give_claims_back(self.turn.calls[position])
+        self.turn.tell(position, CallState.SETTLED, self.machine.calls[position].status)
 
     def _hold(self, position: int) -> None:
-        self._holdings.hold(self.calls[position])
-        self._told_call(position, CallState.SETTLED, self.machine.calls[position].status)
+        self._holdings.hold(self.turn.calls[position])
+        self.turn.tell(position, CallState.SETTLED, self.machine.calls[position].status)
 
     def _decide(self) -> None:
         self._holdings.decide()
-        if self._parent is not None and any(c.may_never_settle for c in self.machine.calls):
-            self._parent.held_up_below()
-        if self._tell is not None:
-            self._tell.turn("decided", len(self.calls))
+        parent = self.turn.place.parent
+        if parent is not None and any(call.may_never_settle for call in self.machine.calls):
+            parent.held_up_below()
+        self.turn.tell_turn("decided")
         self._decided()
 
     def _leave(self) -> None:
         self._holdings.leave()
-        if self._tell is not None:
-            self._tell.turn("gone", len(self.calls))
+        self.turn.tell_turn("gone")
         self._gone()
-
-    def _told_call(
-        self, position: int, state: str, status: str | None = None, detail: str | None = None
-    ) -> None:
-        if self._tell is not None:
-            call = self.calls[position].call
-            self._tell.call(position, call, state, status=status, detail=detail)

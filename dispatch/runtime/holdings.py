@@ -16,15 +16,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from dispatch.claims import Claim
 from dispatch.core.life import TURN, CallState, TicketState
-from dispatch.core.turn import TurnMachine
-from dispatch.runtime.inbox import Inbox
-from dispatch.runtime.limits import Limits
-from dispatch.runtime.nesting import Keeper
+from dispatch.runtime.place import stranded
 from dispatch.runtime.resources import ResourceTable
 from dispatch.runtime.rollback import Compensation
 from dispatch.runtime.running import RunningCall
+from dispatch.runtime.running_turn import RunningTurn
 
 _NUMBERS = itertools.count(1)
 
@@ -32,46 +29,25 @@ _NUMBERS = itertools.count(1)
 class Holdings:
     """The claims and slots of one turn. `start` is told when a call has its slots."""
 
-    def __init__(
-        self,
-        machine: TurnMachine,
-        calls: list[RunningCall],
-        inbox: Inbox,
-        *,
-        table: ResourceTable,
-        limits: Limits,
-        claims_now: Callable[[RunningCall], tuple[Claim, ...]],
-        start: Callable[[int, int], None],
-        abandoned_wait: float | None,
-        name: str,
-        parent: int = 0,
-        keeper: Keeper | None = None,
-        above: int = 0,
-        stranded: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, turn: RunningTurn) -> None:
         self.number = next(_NUMBERS)
         self.slots_wanted = False
         self.compensations: list[Compensation] = []
-        self._machine = machine
-        self._calls = calls
-        self._inbox = inbox
-        self._table = table
-        self._limits = limits
-        self._claims_now = claims_now
-        self._start = start
-        self._abandoned_wait = abandoned_wait
-        self._name = name
-        self._keeper = keeper
-        self._above = above
-        self._stranded = stranded
+        self.start: Callable[[int, int], None]
+        self._turn = turn
+        self._machine = turn.machine
+        self._calls = turn.calls
+        self._inbox = turn.inbox
+        self._table = turn.place.table
+        self._limits = turn.settings.limits
         self._held: list[int] = []
         self._ticket: int | None = None
         self._undecided = True
         self._held_up_until: dict[int, float] = {}
         self._giving_back = threading.Lock()
-        table.clear_dead()
-        limits.clear_dead()
-        self.owner = table.open(parent)
+        self._table.clear_dead()
+        self._limits.clear_dead()
+        self.owner = self._table.open(turn.place.owner)
 
     # Told from anywhere
 
@@ -89,7 +65,7 @@ class Holdings:
 
     def slots_taken(self, request: int, call: int) -> bool:
         """Told by the limits."""
-        return self._inbox.post(self._start, request, call)
+        return self._inbox.post(self.start, request, call)
 
     def call_limits_at(self, when: float) -> bool:
         """Told by the limits: a rate opens then."""
@@ -105,7 +81,9 @@ class Holdings:
 
     def name_of(self, call: int) -> str:
         """How people would name the call, or the turn."""
-        return self._name if call == TURN else f"{self._calls[call].call.name} (call {call})"
+        if call == TURN:
+            return f"the turn {self._turn.settings.turn_id}"
+        return f"{self._calls[call].call.name} (call {call})"
 
     def keep(
         self, table: ResourceTable, tickets: list[int], compensations: list[Compensation]
@@ -134,10 +112,10 @@ class Holdings:
             )
         else:
             call = self._calls[position]
-            call.ordered = self._inbox.loop.time()
+            call.ordered = self._turn.now
             record = self._machine.calls[position]
             later = record.waited or call.allowed is not None
-            claims = self._claims_now(call) if later else record.claims
+            claims = self._turn.admission.claims_now(call.admitted) if later else record.claims
             call.ticket, granted = self._table.enter(self, position, claims, self.call_owner(call))
         if granted:
             self._machine.granted(position)
@@ -167,10 +145,10 @@ class Holdings:
         self._forget(call)
 
     def withdraw(self, position: int) -> None:
-        """Take back what was asked for and not given: the claims, or the slots."""
-        call = self._calls[position]
-        call.withdrawn(self._machine.calls[position], self.rate_since(call))
-        ticket = self._taken(call) if call.request is None else None
+        """Take back what was asked for; of a call that never ran, the claims too if it has them."""
+        call, record = self._turn.both(position)
+        call.withdrawn(record, self.rate_since(call))
+        ticket = None if record.alive else self._taken(call)  # what never ran holds nothing
         if ticket is not None:
             self._table.leave(ticket)
         self.free(position)
@@ -202,9 +180,10 @@ class Holdings:
                 held.insert(0, ticket)
             else:
                 self._table.leave(ticket)
-        if self._keeper is not None:
-            passed = [replace(one, position=self._above) for one in compensations]
-            if self._keeper.keep(self._table, held, passed):
+        place = self._turn.place
+        if place.keeper is not None and place.parent is not None:
+            passed = [replace(one, position=place.parent.position) for one in compensations]
+            if place.keeper.keep(self._table, held, passed):
                 return
         for number in held:
             self._table.leave(number)
@@ -255,10 +234,11 @@ class Holdings:
             cause = holder.call if holder.claimant is self and holder.call != TURN else None
             self._skip(position, name, cause)
             return
-        if self._abandoned_wait is None or self._has_limits(position):
+        wait = self._turn.settings.abandoned_wait
+        if self._turn.settings.timeout or self._has_limits(position):
             return
-        now = self._inbox.loop.time()
-        until = self._held_up_until.setdefault(holder.ticket, now + self._abandoned_wait)
+        now = self._turn.now
+        until = self._held_up_until.setdefault(holder.ticket, now + wait)
         if now >= until:
             self._skip(position, f"{name} of another turn", None)
             return
@@ -289,9 +269,9 @@ class Holdings:
 
     def request(self, position: int) -> None:
         """Ask the limits for slots; `start` is told when they are taken."""
-        call, record = self._calls[position], self._machine.calls[position]
+        call, record = self._turn.both(position)
         if not record.alive:
-            call.locked = self._inbox.loop.time()
+            call.locked = self._turn.now
             if call.ordered is None:
                 call.ordered = call.locked
         call.request = self._limits.request(
@@ -327,13 +307,13 @@ class Holdings:
     def grant(self) -> None:
         """Let start whoever may, of any turn."""
         self.slots_wanted = False
-        self._limits.grant(self._inbox.loop.time())
+        self._limits.grant(self._turn.now)
 
     def _grant_at(self, when: float) -> None:
         self._inbox.loop.call_at(when, self._rate_opened, when)
 
     def _rate_opened(self, when: float) -> None:
-        self._limits.grant(max(when, self._inbox.loop.time()))
+        self._limits.grant(max(when, self._turn.now))
 
     def _give_slots_back(self, call: RunningCall) -> None:
         with self._giving_back:
@@ -354,6 +334,6 @@ class Holdings:
             self.give_claims_back(call)
         if closed:
             self._give_slots_back(call)
-            self._limits.grant(self._inbox.loop.time())
+            self._limits.grant(self._turn.now)
             if not any(other.in_thread for other in self._calls):
-                self._stranded()
+                stranded(self._machine, self._turn.place.parent)

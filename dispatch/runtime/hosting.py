@@ -11,36 +11,25 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dispatch.core.life import CallState
-from dispatch.core.turn import TurnMachine
 from dispatch.runtime.holdings import Holdings
-from dispatch.runtime.inbox import Inbox
 from dispatch.runtime.nesting import Keeper, Scope
 from dispatch.runtime.options import TurnOptions
 from dispatch.runtime.rollback import Compensation
 from dispatch.runtime.running import RunningCall
+from dispatch.runtime.running_turn import RunningTurn
 
 if TYPE_CHECKING:
     from dispatch.runtime.turn import Turn
 
-_WAITS_FOR_SLOTS = CallState.READY
-
 
 class Hosting:
-    """See the module. `make_turn` makes a turn of the same dispatcher."""
+    """See the module."""
 
-    def __init__(
-        self,
-        machine: TurnMachine,
-        calls: list[RunningCall],
-        inbox: Inbox,
-        holdings: Holdings,
-        make_turn: Callable[[TurnOptions, Scope | None], Turn],
-    ) -> None:
-        self._machine = machine
-        self._calls = calls
-        self._inbox = inbox
+    def __init__(self, turn: RunningTurn, holdings: Holdings) -> None:
+        self._turn = turn
         self._holdings = holdings
-        self._make_turn = make_turn
+        self._machine = turn.machine
+        self._inbox = turn.inbox
 
     # For nested turns and holds
 
@@ -50,7 +39,7 @@ class Hosting:
 
     def call_owner(self, position: int) -> int:
         """The owner of the call in the table."""
-        return self._holdings.call_owner(self._calls[position])
+        return self._holdings.call_owner(self._turn.calls[position])
 
     def suspend(self, position: int) -> None:
         """The call waits for something else than slots."""
@@ -81,7 +70,7 @@ class Hosting:
 
     def make_turn(self, options: TurnOptions, scope: Scope) -> Turn:
         """A turn nested in the call."""
-        return self._make_turn(options, scope)
+        return self._turn.settings.make_turn(options, scope)
 
     def set_state(self, position: int, state: str | None, tell: Callable[[], object]) -> None:
         """Move the call to another state, and tell when it goes on."""
@@ -92,7 +81,7 @@ class Hosting:
         self, position: int, function: Callable[..., Any], args: Any, kwargs: Any
     ) -> None:
         """Keep this until the turn is decided."""
-        claims, ticket = self._machine.calls[position].claims, self._calls[position].ticket
+        claims, ticket = self._machine.calls[position].claims, self._turn.calls[position].ticket
         compensation = Compensation(position, function, args, kwargs, claims, ticket)
         self._holdings.compensations.append(compensation)
 
@@ -106,18 +95,18 @@ class Hosting:
                 tell()
 
     def _when_going_on(self, position: int, tell: Callable[[], object]) -> None:
-        call = self._calls[position]
+        call = self._turn.calls[position]
         call.waiters.append(tell)
-        if self._machine.calls[position].state is not _WAITS_FOR_SLOTS:
+        if self._machine.calls[position].state is not CallState.READY:
             self.go_on(call)
 
     def _again(self, position: int) -> None:
         self._machine.suspended(position)
-        self._calls[position].takes_rates = True
+        self._turn.calls[position].takes_rates = True
         self._machine.woken(position)
 
     def _set_state(self, position: int, state: str | None, tell: Callable[[], object]) -> None:
-        call, record = self._calls[position], self._machine.calls[position]
+        call, record = self._turn.both(position)
         call.state = state
         if record.state is CallState.RUNNING and self._holdings.swap(call):
             self._holdings.slots_wanted = True

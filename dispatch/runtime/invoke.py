@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from dispatch.call import FailureKind, Status
 from dispatch.errors import Deadlock
+from dispatch.runtime.futures import resolve, uncancelled
 from dispatch.runtime.threads import WorkerPool
 
 
@@ -177,26 +178,13 @@ async def run_in_thread(
         outcome = _called(handler, arguments, context)
         ended()
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(_set, returned, outcome)
+            loop.call_soon_threadsafe(resolve, returned, outcome)
 
     pool.submit(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not returned.done():
-        try:
-            await asyncio.shield(returned)
-        except asyncio.CancelledError as error:
-            cancelled = error
-    outcome = returned.result()
-    if cancelled is not None:
-        raise cancelled
+    outcome = await uncancelled(returned)
     if outcome.error is not None:
         raise outcome.error
     return await outcome.value if outcome.awaitable else outcome.value
-
-
-def _set(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
-    if not future.done():
-        future.set_result(outcome)
 
 
 def _called(handler: Callable[..., Any], arguments: Mapping[str, Any], context: Context) -> Outcome:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dispatch.errors import UsageError
 from dispatch.runtime.cancel import CancelToken
+from dispatch.runtime.futures import resolve, uncancelled
 
 if TYPE_CHECKING:
     from dispatch.runtime.resources import ResourceTable
@@ -149,6 +150,21 @@ class Scope:
         """The call or compensation itself, whatever holds it is in."""
         return self if self._outer is None else self._outer.own
 
+    def held_in(self, table: ResourceTable, owner: int) -> Scope:
+        """The scope of a hold in here: of the same call, but below the hold's owner."""
+        return Scope(
+            table,
+            tool=self.tool,
+            turn_id=self.turn_id,
+            position=self.position,
+            depth=self.depth,
+            host=self.host,
+            owner=owner,
+            keeper=self.keeper,
+            above=self.above,
+            outer=self,
+        )
+
     def on(self, table: ResourceTable) -> Scope | None:
         """The nearest scope, from here outwards, that has its owner in this table."""
         scope: Scope | None = self
@@ -237,7 +253,7 @@ class Scope:
         there: asyncio.Future[None] = loop.create_future()
 
         def tell() -> None:
-            loop.call_soon_threadsafe(resolve, there)
+            loop.call_soon_threadsafe(resolve, there, None)
 
         self.host.when_going_on(self.position, tell)
         await uncancelled(there)
@@ -251,24 +267,6 @@ def current() -> Scope | None:
     """What a turn that is started now is nested in."""
     scope = PARENT.get()
     return None if scope is None else scope.innermost_alive()
-
-
-def resolve(future: asyncio.Future[None]) -> None:
-    """Set the future, if nobody has cancelled it."""
-    if not future.done():
-        future.set_result(None)
-
-
-async def uncancelled(future: asyncio.Future[None]) -> None:
-    """Wait for the future, whoever cancels meanwhile; the last cancellation is raised then."""
-    cancelled: asyncio.CancelledError | None = None
-    while not future.done():
-        try:
-            await asyncio.shield(future)
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
 
 
 def wait_in_thread(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:

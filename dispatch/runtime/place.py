@@ -13,13 +13,17 @@ from dispatch.runtime.settings import TurnSettings
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """`owner` is what the turn stands below in `table`; `position` that of the call it is in."""
+    """`parent` is what the turn is nested in; `owner` what it stands below in `table`."""
 
     table: ResourceTable
     owner: int = 0
     keeper: Keeper | None = None
-    position: int = 0
-    depth: int = 0
+    parent: Scope | None = None
+
+    @property
+    def depth(self) -> int:
+        """How many turns this one is nested in."""
+        return 0 if self.parent is None else self.parent.depth + 1
 
 
 def place_of(settings: TurnSettings, parent: Scope | None) -> Place:
@@ -33,7 +37,7 @@ def place_of(settings: TurnSettings, parent: Scope | None) -> Place:
     table = parent.own.table if settings.own_table else settings.table
     inside = parent.on(table)
     owner = 0 if inside is None else inside.owner
-    return Place(table, owner, parent.keeper, parent.position, parent.depth + 1)
+    return Place(table, owner, parent.keeper, parent)
 
 
 def stranded(machine: TurnMachine, parent: Scope | None) -> None:

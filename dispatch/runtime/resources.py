@@ -15,6 +15,7 @@ from typing import Protocol
 from dispatch.claims import RESERVED_MODES, Claim, FileKeys, checked
 from dispatch.core.table import Granted, TableMachine
 from dispatch.errors import Deadlock, DeclarationError
+from dispatch.runtime.futures import resolve
 from dispatch.runtime.nesting import PARENT, Scope, current
 
 MAX_MODES = 16
@@ -96,29 +97,19 @@ class ResourceTable:
         holder = _Holder("a hold" if outer is None else f"a hold in {outer.tool}")
         owner = self.open(0 if inside is None else inside.owner)
         ticket, granted = self.enter(holder, 0, resolved, owner)
-        scope = Scope(
-            self,
-            tool="" if outer is None else outer.tool,
-            turn_id="" if outer is None else outer.turn_id,
-            position=-1 if outer is None else outer.position,
-            depth=0 if outer is None else outer.depth,
-            host=None if outer is None else outer.host,
-            owner=owner,
-            keeper=None if outer is None else outer.keeper,
-            above=None if outer is None else outer.above,
-            outer=outer,
-        )
+        scope = None if outer is None else outer.held_in(self, owner)
         entered = PARENT.get()
         try:
             if not granted:
                 await _waited(holder.granted, outer)
             granted = True
-            if outer is not None:
+            if scope is not None:
                 PARENT.set(scope)
             yield
         finally:
             PARENT.set(entered)
-            scope.alive = False
+            if scope is not None:
+                scope.alive = False
             if not (granted and keeper is not None and keeper.keep(self, [ticket], [])):
                 self.leave(ticket)
             self.close(owner)
@@ -293,8 +284,7 @@ class _Holder:
         return True
 
     def _grant(self) -> None:
-        if not self.granted.done():
-            self.granted.set_result(None)
+        resolve(self.granted, None)
 
     def _fail(self, parties: str) -> None:
         if not self.granted.done():

@@ -20,6 +20,7 @@ from typing import Any
 
 from dispatch.claims import Claim
 from dispatch.render import safe_str
+from dispatch.runtime.futures import resolve
 from dispatch.runtime.invoke import Outcome, TaskInvocation, ThreadInvocation
 from dispatch.runtime.nesting import PARENT, Scope
 from dispatch.runtime.threads import WorkerPool
@@ -107,7 +108,7 @@ class Rollback:
         variables.run(PARENT.set, scope)
         end = _End()
         try:
-            invocation = self._invoke(one, variables, partial(_set, ended), end)
+            invocation = self._invoke(one, variables, partial(resolve, ended), end)
         except RuntimeError as error:  # no thread to be had
             return f"was not run: {safe_str(error)}"
         outcome = await _within(ended, timeout)
@@ -171,8 +172,3 @@ async def _within(ended: asyncio.Future[Outcome], timeout: float) -> Outcome | N
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait([ended], timeout=until - loop.time())
     return ended.result() if ended.done() else None
-
-
-def _set(ended: asyncio.Future[Outcome], outcome: Outcome) -> None:
-    if not ended.done():
-        ended.set_result(outcome)

@@ -9,13 +9,15 @@ from typing import Any
 from dispatch.call import Status
 from dispatch.core.stats import DispatcherStats, TurnStats
 
+SUMMED = ("calls", "makespan", "run_time", "conflicting", "conflict_serialized", "lower_bound")
+
 
 class Totals:
     """Grows with every turn that is decided; costs a few additions per turn and per start."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._sums: dict[str, float] = defaultdict(float)
+        self._sums: dict[str, Any] = defaultdict(int)  # counts stay whole numbers
         self._waits: dict[str, float] = defaultdict(float)
         self._statuses: Counter[Status] = Counter()
         self._open = 0
@@ -30,16 +32,19 @@ class Totals:
                 self._since = now
             self._open += 1
 
-    def decided(self, stats: TurnStats, now: float) -> None:
+    def decided(self, now: float) -> None:
         """A turn is decided."""
         with self._lock:
             self._open -= 1
             if not self._open:
                 self._sums["busy"] += now - self._since
+
+    def add(self, stats: TurnStats) -> None:
+        """What was measured of a turn that is decided."""
+        with self._lock:
             self._sums["turns"] += 1
-            for name in ("calls", "makespan", "run_time", "conflicting", "conflict_serialized"):
+            for name in SUMMED:
                 self._sums[name] += getattr(stats, name)
-            self._sums["lower_bound"] += stats.lower_bound
             for cause, seconds in stats.waits.items():
                 self._waits[cause] += seconds
             self._statuses.update(stats.statuses)
@@ -54,15 +59,9 @@ class Totals:
         """A snapshot."""
         with self._lock:
             return DispatcherStats(
-                **_counted(self._sums),
+                **self._sums,
                 running=self._running,
                 peak=self._peak,
                 waits=dict(sorted(self._waits.items())),
                 statuses=dict(self._statuses),
             )
-
-
-def _counted(sums: dict[str, float]) -> dict[str, Any]:
-    """Whole numbers are counts again."""
-    counts = ("turns", "calls", "conflicting", "conflict_serialized")
-    return {name: int(value) if name in counts else value for name, value in sums.items()}

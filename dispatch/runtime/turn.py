@@ -19,6 +19,7 @@ from dispatch.errors import TurnClosed, UsageError
 from dispatch.runtime.cancel import CancelToken
 from dispatch.runtime.driver import Driver
 from dispatch.runtime.fault import report
+from dispatch.runtime.futures import resolve
 from dispatch.runtime.nesting import Scope, current
 from dispatch.runtime.result import TurnResult
 from dispatch.runtime.settings import TurnSettings
@@ -135,7 +136,7 @@ class Turn:
 
         Those of an all-or-nothing group may still change until the turn is decided.
         """
-        results = {} if self._driver is None else self._driver.results
+        results = {} if self._driver is None else self._driver.turn.results
         return tuple(result for _, result in sorted(results.items()))
 
     async def events(self) -> AsyncIterator[ToolResult]:
@@ -164,8 +165,8 @@ class Turn:
         running = self._running
         running.close()
         await self._settled(running)
-        if running.fatal is not None:
-            raise running.fatal
+        if running.turn.fatal is not None:
+            raise running.turn.fatal
         return self._whole()
 
     async def run(self, calls: Iterable[ToolCall]) -> TurnResult:
@@ -186,7 +187,7 @@ class Turn:
         with self._lock:
             if self._result is not None or self._driver is None or self._driver.stranded:
                 return
-            self._when_over.append(lambda: loop.call_soon_threadsafe(_resolve, over))
+            self._when_over.append(lambda: loop.call_soon_threadsafe(resolve, over, None))
         await over
 
     @property
@@ -207,7 +208,7 @@ class Turn:
         running = self._running
         if running.machine.state is not TurnState.OPEN:
             raise TurnClosed(f"call {call.id!r} came after the turn was closed; start another turn")
-        return running.submit(running.admission.admit(call), copy_context())
+        return running.submit(running.turn.admission.admit(call), copy_context())
 
     def _whole(self) -> TurnResult:
         if self._result is None:
@@ -269,7 +270,6 @@ class Turn:
             settings.limits.named,
             running.peak,
         )
-        settings.totals.decided(result.quick_stats(running.machine.graph), running.now)
         with self._lock:
             self._result = result
             when_over, self._when_over = self._when_over, []
@@ -280,11 +280,13 @@ class Turn:
         for callback in when_over:
             with contextlib.suppress(RuntimeError):  # the loop of whoever waits is closed
                 callback()
+        settings.totals.decided(running.turn.now)
+        settings.totals.add(result.quick_stats(running.machine.graph))
 
     def _plan(self) -> Plan:
         running, settings = self._running, self._settings
-        admitted = [call.admitted for call in running.calls]
-        return running.admission.describe(admitted, running.machine.graph, settings.schedule)
+        admitted = [call.admitted for call in running.turn.calls]
+        return running.turn.admission.describe(admitted, running.machine.graph, settings.schedule)
 
     def _left(self) -> None:
         if self._parent is not None:
@@ -313,11 +315,6 @@ class _Signal:
         if self._future is not None:
             self._future.set_result(None)
             self._future = None
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def _reason(error: asyncio.CancelledError) -> str:

@@ -79,6 +79,7 @@ class Driven:
         self.opened = 0
         self.started: list[Path] = []
         self._checks = 0
+        self._ready: list[tuple[DrivenTurn, int]] = []
         self._touched: dict[DrivenTurn, None] = {}
 
     # Events
@@ -120,8 +121,12 @@ class Driven:
     # What the machines ask for
 
     def settle(self) -> None:
-        """Carry out all actions; then end, one by one, who waits in vain for its own root."""
-        while self._act() or self._skip_relative():
+        """Carry out all actions, then start who is ready; then end who waits in vain for its root.
+
+        One thing at a time, and the actions that it leads to first; so slots come last, as they do
+        from limits that are asked once nothing else is left to do.
+        """
+        while self._act() or self._start() or self._skip_relative():
             pass
 
     def check(self) -> None:
@@ -158,17 +163,25 @@ class Driven:
                 return True
         return False
 
+    def _start(self) -> bool:
+        """Give the slots to the next that asked, if it has not ended or waits again meanwhile."""
+        while self._ready:
+            turn, position = self._ready.pop(0)
+            call = turn.machine.calls[position]
+            if call.state is CallState.READY:
+                if not call.alive:
+                    self.started.append((*turn.path, position))
+                self._touch(turn).started(position, heeds_token=turn.heeds[position])
+                return True
+        return False
+
     def _carry_out(self, turn: DrivenTurn, do: Do, position: int) -> None:
         machine, table = turn.machine, self.table
         ticket = turn.tickets.get(position, 0)
         if do is Do.ENTER:
             self._enter(turn, position)
-        elif do is Do.REQUEST and machine.calls[position].state is not CallState.READY:
-            pass  # it has ended meanwhile, or waits for something else: its slots go back unused
         elif do is Do.REQUEST:
-            if not machine.calls[position].alive:
-                self.started.append((*turn.path, position))
-            machine.started(position, heeds_token=turn.heeds[position])
+            self._ready.append((turn, position))
         elif do is Do.END and machine.calls[position].alive and ticket:
             table.abandon(ticket)
         elif do is Do.SETTLE or (do is Do.WITHDRAW and not machine.calls[position].alive):

@@ -205,11 +205,11 @@ class Reference:
             self._doom,
             self._withdraw,
             self.table.grant,
-            self._start,
             self._break_deadlock,
             self._settle,
             self._decide,
             self._enter,
+            self._start,
             self._skip_relatives,
         )
         while any(rule() for rule in rules):
@@ -256,7 +256,7 @@ class Reference:
 
     def _give_back(self, call: Call) -> None:
         ticket, call.ticket = call.ticket, None
-        if ticket is not None and ticket.granted and call.turn.holds:
+        if ticket is not None and call.started and call.turn.holds:
             ticket.owner, ticket.lost = call.turn.owner, False
             call.turn.held.append(ticket)
         elif ticket is not None:

@@ -48,15 +48,17 @@ def test_a_cancel_wins_over_a_slot_taken_in_the_same_step() -> None:
     assert "[cancelled] never started: from a thread" == turn[0].content()
 
 
+@tool(safe_parallel=True)
+async def slow_to_end() -> None:
+    """Needs a moment after it was cancelled."""
+    try:
+        await asyncio.sleep(60)
+    finally:
+        await asyncio.sleep(0.3)
+
+
 def test_the_first_reason_stays() -> None:
     """A turn that was stopped for one reason is not told another when it is stopped again."""
-
-    @tool(safe_parallel=True)
-    async def slow_to_end() -> None:
-        try:
-            await asyncio.sleep(60)
-        finally:
-            await asyncio.sleep(0.3)
 
     async def main() -> TurnResult:
         token = CancelToken()
@@ -76,13 +78,6 @@ def test_the_first_reason_stays() -> None:
 
 def test_a_turn_that_timed_out_is_not_told_that_it_was_cancelled() -> None:
     """A token that is cancelled while the turn settles after its time limit changes nothing."""
-
-    @tool(safe_parallel=True)
-    async def slow_to_end() -> None:
-        try:
-            await asyncio.sleep(60)
-        finally:
-            await asyncio.sleep(0.3)
 
     async def main() -> TurnResult:
         token = CancelToken()

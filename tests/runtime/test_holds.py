@@ -128,6 +128,25 @@ def test_the_claims_of_others_in_the_turn_are_given_back_at_once() -> None:
     assert [("ok", 9.0), ("ok", 2.0)] == told(run_in_virtual_time(main()))
 
 
+def test_a_call_that_never_ran_holds_nothing() -> None:
+    """It has its claims and waits for a slot when its group fails: others have the key at once."""
+
+    async def main() -> tuple[list[tuple[str, float]], list[str]]:
+        store, table = Store(), ResourceTable()
+        turn = store.dispatcher(table, max_concurrent=1).turn(policy=AllOrNothing())
+        async with turn:
+            turn.submit(put("a", "first", seconds=2, fails=True))
+            turn.submit(put("b", "second"))
+            await asyncio.sleep(3)
+            await store.dispatcher(table).run([get("b")])
+            await asyncio.sleep(7)
+        return store.seen, statuses(await turn.finish())
+
+    seen, ended = run_in_virtual_time(main())
+    assert [("-", 3.0)] == seen
+    assert ["error", "skipped"] == ended
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_calls_of_one_turn_pass_each_others_holds(schedule: str) -> None:
     """The turn is an ancestor of its own calls: edits of one key in a row do not wait for it."""

@@ -1,0 +1,87 @@
+"""What the parts of a driver share: one turn while it lives.
+
+The driver carries out; `Starting`, `Stopping`, `Asking`, `Undoing`, `Holdings` and `Hosting` each
+own one side of it. Everything here belongs to the turn's loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from dispatch.call import Status, ToolResult
+from dispatch.core.life import CallRecord
+from dispatch.core.turn import TurnMachine
+from dispatch.runtime.admission import Admission
+from dispatch.runtime.broadcast import Teller
+from dispatch.runtime.inbox import Inbox
+from dispatch.runtime.nesting import Scope
+from dispatch.runtime.place import Place
+from dispatch.runtime.running import RunningCall
+from dispatch.runtime.settings import TurnSettings
+
+
+@dataclass(slots=True, eq=False)
+class RunningTurn:
+    """`reason` is why the whole turn was stopped, `fatal` what must end the program."""
+
+    settings: TurnSettings
+    place: Place
+    machine: TurnMachine
+    inbox: Inbox
+    admission: Admission
+    teller: Teller | None
+    calls: list[RunningCall] = field(default_factory=list)
+    results: dict[int, ToolResult] = field(default_factory=dict)
+    reason: str = ""
+    fatal: BaseException | None = None
+
+    @property
+    def now(self) -> float:
+        """Seconds on the loop's clock."""
+        return self.inbox.loop.time()
+
+    def both(self, position: int) -> tuple[RunningCall, CallRecord]:
+        """The call as it runs, and what the machine knows of it."""
+        return self.calls[position], self.machine.calls[position]
+
+    def stop(self, status: Status, reason: str) -> None:
+        """Stop every call that has no result; later ones end at once. The first reason stays."""
+        if self.machine.stopped is None:
+            self.reason = reason
+            self.machine.stop_all(status)
+
+    def cancelled(self, reason: str) -> None:
+        """Stop the turn because somebody cancelled it."""
+        self.stop(Status.CANCELLED, reason)
+
+    def interrupted(self, error: BaseException) -> None:
+        """A tool or a compensation raised what must end the program."""
+        self.fatal = self.fatal or error
+        self.cancelled(f"{type(error).__name__} was raised")
+
+    def scope(self, position: int, **where: Any) -> Scope:
+        """What a tool, or a compensation, of the call runs in."""
+        return Scope(
+            self.place.table,
+            tool=self.calls[position].call.name,
+            turn_id=self.settings.turn_id,
+            position=position,
+            depth=self.place.depth,
+            above=self.place.parent,
+            loop=self.inbox.loop,
+            **where,
+        )
+
+    def tell(
+        self, position: int, state: str, status: str | None = None, detail: str | None = None
+    ) -> None:
+        """Tell whoever listens that a call entered a state."""
+        if self.teller is not None:
+            call = self.calls[position].call
+            self.teller.call(position, call, state, status=status, detail=detail)
+
+    def tell_turn(self, state: str) -> None:
+        """Tell whoever listens that the turn entered a state."""
+        if self.teller is not None:
+            self.teller.turn(state, len(self.calls))
