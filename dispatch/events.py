@@ -11,8 +11,9 @@ class CallEvent:
     """One call entered `state` at `at` (seconds on the event loop's clock).
 
     `state` is a name of the call's life: planned, queued, ready, running, suspended,
-    stopping, ended, settled; `revised` when the result changed because its group was undone; or
-    `progress`, with the text in `detail`. `status` is set from `ended` on.
+    stopping, ended, settled; `revised` when the result changed because its group was undone;
+    `late` when its tool returned after the call had its result, so that what it returned was
+    dropped; or `progress`, with the text in `detail`. `status` is set from `ended` on.
     """
 
     turn_id: str

@@ -6,10 +6,13 @@ import asyncio
 import itertools
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from dispatch import (
+    CallContext,
+    CallEvent,
     CancelToken,
     Dispatcher,
     FailureKind,
@@ -21,6 +24,8 @@ from dispatch import (
     TurnResult,
     tool,
 )
+from dispatch.events import Event
+from dispatch.runtime.middleware import Handler
 from dispatch.testing import run_in_virtual_time
 from tests.timeline import SCHEDULES, Timeline, calls, dispatched, gathered
 
@@ -200,6 +205,43 @@ def test_a_call_that_is_answered_twice_has_one_result() -> None:
         assert ["a", None] == [each.value for each in result]
 
     run_in_virtual_time(main())
+
+
+def test_an_answer_beside_the_real_run_drops_the_real_one_and_tells() -> None:
+    """D9: a cache in a middleware answers while the tool runs: one result, and an event that the
+
+    other one was dropped; the same for what a tool returns that was given up."""
+    seen: list[tuple[int, str]] = []
+
+    def sink(event: Event) -> None:
+        if isinstance(event, CallEvent) and event.state in ("ended", "late"):
+            seen.append((event.index, event.state))
+
+    class Cache:
+        def __init__(self, following: Handler) -> None:
+            self.following = following
+
+        async def __call__(self, call: ToolCall, context: CallContext) -> Any:
+            real = asyncio.ensure_future(self.following(call, context))
+            await asyncio.sleep(1)
+            return "cached" if call.id == "hit" else await real
+
+    @tool(safe_parallel=True)
+    async def stubborn() -> str:
+        await ignores_cancelling(3)
+        return "real"
+
+    async def main() -> TurnResult:
+        dispatcher = Dispatcher([stubborn], middleware=[Cache], sinks=[sink])
+        calls = [ToolCall("hit", "stubborn", {}), ToolCall("slow", "stubborn", {}, timeout=1.5)]
+        turn = await dispatcher.run(calls)
+        await asyncio.sleep(5)
+        return turn
+
+    turn = run_in_virtual_time(main())
+    assert [(Status.OK, "cached"), (Status.UNKNOWN, None)] == [(r.status, r.value) for r in turn]
+    assert [(0, "ended"), (0, "late")] == sorted(one for one in seen if one[0] == 0)
+    assert [(1, "ended"), (1, "late")] == [one for one in seen if one[0] == 1]
 
 
 async def ignores_cancelling(seconds: float) -> None:

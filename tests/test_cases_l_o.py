@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,11 +17,13 @@ from dispatch import (
     Limits,
     Phase,
     ResourceTable,
+    Status,
     ToolCall,
     TurnResult,
 )
 from dispatch.runtime.gates import Decision
 from dispatch.testing import run_in_virtual_time
+from dispatch.toolkit import coding_tools
 from tests.runtime.stage import WAYS, Desk, Stage, at, begins, call, clock, kinds, played, row
 from tests.timeline import SCHEDULES
 
@@ -148,6 +151,30 @@ def test_nothing_is_held_while_a_gate_is_asked() -> None:
 
     run_in_virtual_time(main())
     assert (10.0, 11.0) == (stage.began("edit"), stage.began("read"))
+
+
+def test_an_edit_is_checked_again_once_it_was_approved(tmp_path: Path) -> None:
+    """O5: another turn rewrites the file while an edit waits 10 s for approval: the edit is told
+
+    that its text is not there any more, and what the other one wrote is kept."""
+    (tmp_path / "f.txt").write_text("old\n")
+    table = ResourceTable(root=tmp_path)
+
+    async def main() -> TurnResult:
+        asks = Dispatcher(coding_tools(tmp_path), root=tmp_path, resources=table, gates=[Desk(10)])
+        other = Dispatcher(coding_tools(tmp_path), root=tmp_path, resources=table)
+        given = {"path": "f.txt", "old": "old", "new": "mine"}
+        edit = asyncio.create_task(asks.run([ToolCall("e", "edit_file", given)]))
+        await asyncio.sleep(2)
+        written = await other.run(
+            [ToolCall("w", "write_file", {"path": "f.txt", "content": "newer\n"})]
+        )
+        assert written[0].ok
+        return await edit
+
+    turn = run_in_virtual_time(main())
+    assert (Status.ERROR, "newer\n") == (turn[0].status, (tmp_path / "f.txt").read_text())
+    assert "f.txt" in turn[0].content()
 
 
 def test_an_answer_for_one_can_settle_its_siblings() -> None:

@@ -167,13 +167,18 @@ class TurnMachine(Intake):
         self._run()
 
     def undone(self, failed: Collection[int] = ()) -> None:
-        """The compensations have run; those of the calls in `failed` did not all succeed."""
+        """The compensations have run; those of the calls in `failed` did not all succeed.
+
+        A call that took the outcome of another one takes this outcome too.
+        """
         self.is_undone = True
         for call in self.calls:
             group = self.groups[call.group]
             if not group.atomic or group.verdict is None or group.verdict.satisfied:
                 continue
-            if call.position in failed and call.kind is not FailureKind.ABANDONED:
+            if (
+                call.position in failed or call.leader in failed
+            ) and call.kind is not FailureKind.ABANDONED:
                 self._revise(call, Status.UNKNOWN, FailureKind.IN_DOUBT)
             elif call.status is Status.OK:
                 call.cause = group.tally.first_failure

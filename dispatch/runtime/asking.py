@@ -23,7 +23,8 @@ class Asking:
 
     def __init__(self, turn: RunningTurn) -> None:
         self._turn = turn
-        self._refuse = partial(grouping.refuse, turn.settings)
+        undoable = turn.place.may_be_undone
+        self._refuse = partial(grouping.refuse, turn.settings, undoable=undoable)
 
     def resolve(self, position: int) -> None:
         """Fill in the values of the calls that this one refers to; they have succeeded."""

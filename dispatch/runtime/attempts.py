@@ -38,16 +38,21 @@ class Attempts:
         *,
         pool: WorkerPool,
         ended: Callable[[], None],
+        late: Callable[[], None],
     ) -> None:
         self._call = call
         self._tool = tool
         self._arguments = arguments
         self._pool = pool
         self._ended = ended
+        self._late = late
         self._running: asyncio.Task[Any] | None = None
 
     async def wrapped(self, middleware: Handler, call: ToolCall, context: CallContext) -> Any:
-        """Run the whole stack; ends only once no attempt runs any more, whatever was left open."""
+        """Run the whole stack; ends only once no attempt runs any more, whatever was left open.
+
+        What such an attempt returns after all comes too late: the stack has answered.
+        """
         try:
             return await middleware(call, context)
         finally:
@@ -57,6 +62,8 @@ class Attempts:
                 over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 left.add_done_callback(lambda _: resolve(over, None))
                 await uncancelled(over)
+                if not left.cancelled() and left.exception() is None:
+                    self._late()
 
     async def __call__(self) -> Any:
         """The next attempt. Raises `UsageError` while another one runs."""

@@ -19,12 +19,11 @@ def why(turn: RunningTurn, call: RunningCall) -> str:
 def conclude(turn: RunningTurn, position: int) -> ToolResult:
     """Make the call's result, or make it again."""
     call, record = turn.both(position)
-    leader = turn.results.get(record.leader)
+    before, leader = turn.results.get(position), turn.results.get(record.leader)
+    now = turn.now if before is None else before.finished_at
     if leader is not None and leader.status is record.status:
-        result = call.copied(leader, turn.now)
+        result = call.copied(leader, now)
     else:
-        before = turn.results.get(position)
-        now = turn.now if before is None else before.finished_at
         cause = call.holder or _name(turn, record.cause)
         result = call.result(record, now, cause)
     turn.results[position] = result

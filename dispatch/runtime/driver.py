@@ -126,7 +126,8 @@ class Driver:
 
     def submit(self, admitted: Admitted, variables: Context) -> int:
         """Enter the next call; `pump` lets it start."""
-        admitted = grouping.refuse(self.turn.settings, admitted)
+        undoable = self.turn.place.may_be_undone
+        admitted = grouping.refuse(self.turn.settings, admitted, undoable=undoable)
         call = RunningCall(admitted, len(self.turn.calls), self.turn.now, variables)
         self.turn.calls.append(call)
         position = grouping.submit(self.machine, self.turn.settings, call)

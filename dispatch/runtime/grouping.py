@@ -23,8 +23,11 @@ def groups_of(settings: TurnSettings, admitted: Admitted) -> list[str]:
     return sorted(admitted.tags & settings.policies.keys())
 
 
-def refuse(settings: TurnSettings, admitted: Admitted) -> Admitted:
-    """The call, with its cost; or refused, if it can never run as this turn wants it to."""
+def refuse(settings: TurnSettings, admitted: Admitted, *, undoable: bool) -> Admitted:
+    """The call, with its cost; or refused, if it can never run as this turn wants it to.
+
+    `undoable` if a turn above this one may have to undo it.
+    """
     tool = admitted.tool
     if tool is None or admitted.refusal is not None:
         return admitted
@@ -33,7 +36,8 @@ def refuse(settings: TurnSettings, admitted: Admitted) -> Admitted:
         shown = " and ".join(map(repr, groups))
         return _rejected(admitted, f"it is in the groups {shown}; a call can be in one group only")
     group = groups[0] if groups else REST
-    if settings.policies[group].atomic and tool.reversible is False:
+    atomic = undoable or settings.policies[group].atomic
+    if atomic and tool.reversible is False:
         message = f"{tool.name} cannot be undone, so it cannot be part of all or nothing"
         return _rejected(admitted, message)
     return _with_cost(settings, admitted) if admitted.arguments is not None else admitted

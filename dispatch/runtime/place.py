@@ -21,6 +21,12 @@ class Place:
     parent: Scope | None = None
 
     @property
+    def may_be_undone(self) -> bool:
+        """Whether a turn above this one undoes its calls if it fails."""
+        undoes = self.parent is not None and self.parent.undoes
+        return self.keeper is not None and not undoes
+
+    @property
     def depth(self) -> int:
         """How many turns this one is nested in."""
         return 0 if self.parent is None else self.parent.depth + 1

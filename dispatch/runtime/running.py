@@ -126,6 +126,7 @@ class RunningCall:
         middleware: Handler | None,
         done: Callable[[Outcome], None],
         ended: Callable[[], None],
+        late: Callable[[], None],
     ) -> None:
         """Invoke the tool, with this call as the parent of whatever it starts."""
         tool, arguments = self.admitted.tool, dict(self.admitted.arguments or {})
@@ -141,7 +142,7 @@ class RunningCall:
         if middleware is not None and self.context is not None:
             self.context.attempt = 0
             self.in_thread = False
-            attempts = Attempts(self, tool, arguments, pool=pool, ended=ended)
+            attempts = Attempts(self, tool, arguments, pool=pool, ended=ended, late=late)
             self.context.invoke = attempts
             wrapped = {"middleware": middleware, "call": self.call, "context": self.context}
             self.invocation = TaskInvocation(loop, attempts.wrapped, wrapped, self.variables, done)

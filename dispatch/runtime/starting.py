@@ -61,6 +61,7 @@ class Starting:
                 middleware=turn.settings.middleware,
                 done=partial(self._returned, position),
                 ended=partial(self._holdings.thread_ended, call),
+                late=partial(self._late, position),
             )
         except Exception as error:  # noqa: BLE001 - no thread to be had, an odd task factory
             self._take_outcome(position, Outcome(error=error))
@@ -89,12 +90,17 @@ class Starting:
     def _returned(self, position: int, outcome: Outcome) -> None:
         self._turn.inbox.take(self._take_outcome, position, outcome)
 
+    def _late(self, position: int) -> None:
+        self._turn.tell(position, "late")
+
     def _take_outcome(self, position: int, outcome: Outcome) -> None:
         call, record = self._turn.both(position)
         if call.scope is not None:
             call.scope.end()
-        if record.state is not CallState.ENDED:  # else it was given up: its late result is dropped
+        if record.state is not CallState.ENDED:
             call.outcome = outcome
+        elif outcome.error is None:  # it was given up: its late result is dropped
+            self._late(position)
         if not outcome.began:
             call.started = None
         if outcome.fatal:

@@ -24,7 +24,8 @@ DEBUG, INFO, WARNING = 10, 20, 30
 def structlog_sink(logger: Logger | None = None) -> Sink:
     """A sink that logs every event through structlog.
 
-    Transitions are logged at debug level, a call's end at info, or warning if it did not succeed.
+    Transitions are logged at debug level, a call's end at info, or warning if it did not succeed;
+    a result that came too late, and was dropped, as a warning.
     """
     log: Logger = logger or structlog.get_logger("dispatch")
 
@@ -41,6 +42,8 @@ def structlog_sink(logger: Logger | None = None) -> Sink:
 
 
 def _level(event: CallEvent) -> int:
+    if event.state == "late":
+        return WARNING
     if event.state != "ended":
         return DEBUG
     return INFO if event.status == Status.OK else WARNING

@@ -133,7 +133,7 @@ _JUDGED: dict[str, Callable[[Detail], Build]] = {
     "quorum": lambda detail: _one(policy=Quorum(1), detail=detail),
     "dependents-skip": lambda detail: _one(skips=True, detail=detail),
 }
-_FLAT, _IN_FIRST, _IN_THIRD = -1, 0, 2
+_FLAT, _IN_FIRST, _IN_SECOND, _IN_THIRD = -1, 0, 1, 2
 _BOTH_NEST = _several((1, _FLAT), (1, _IN_FIRST), (1, _FLAT), (1, _IN_THIRD), at_once=True)
 _SEVERAL: tuple[tuple[str, int, Build, bool], ...] = (
     ("pair", 2, _several((1, _FLAT), (1, _FLAT)), False),
@@ -141,6 +141,8 @@ _SEVERAL: tuple[tuple[str, int, Build, bool], ...] = (
     ("pair", 4, _several((2, _FLAT), (2, _FLAT)), False),
     ("nested", 2, _several((1, _FLAT), (1, _IN_FIRST)), True),
     ("nested", 3, _several((1, _FLAT), (2, _IN_FIRST)), True),
+    ("first-of-two-nests", 3, _several((2, _FLAT), (1, _IN_FIRST)), True),
+    ("second-of-two-nests", 3, _several((2, _FLAT), (1, _IN_SECOND)), True),
     ("beside-one", 3, _several((1, _FLAT), (1, _IN_FIRST), (1, _FLAT)), False),
     ("beside-one", 4, _several((1, _FLAT), (2, _IN_FIRST), (1, _FLAT), at_once=True), False),
     ("beside-two", 4, _several((1, _FLAT), (1, _IN_FIRST), (2, _FLAT), at_once=True), False),
