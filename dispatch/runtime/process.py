@@ -5,14 +5,13 @@ Invariants: when `run_process` has returned or raised, no process of the group i
 leader is reaped and the pipe is closed; if the loop dies before that, the group is killed at the
 end of the interpreter at the latest. The leader is reaped only *after* its group was killed:
 as long as it is a zombie its id cannot be used again, so the signal cannot hit a stranger.
-A process that left the group (`setsid`, a job under `set -m`) is not followed.
+A process that left the group (`setsid`, a job under `set -m`) is followed by `process_tree`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
-import codecs
 import contextlib
 import os
 import signal
@@ -25,14 +24,15 @@ from dataclasses import dataclass
 
 from dispatch.errors import ToolError, UsageError
 from dispatch.render import preview
+from dispatch.runtime.output import CHUNK, Output
+from dispatch.runtime.process_tree import ProcessTree
 
 OUTPUT_LIMIT = 256 * 1024
 GRACE = 0.5
-CHUNK = 64 * 1024
 DRAIN = 0.1
 """Seconds that output may still come once the leader has exited, and again once all is killed."""
 
-_live: set[int] = set()
+_live: dict[int, ProcessTree] = {}
 """The groups that were not killed yet: their ids are theirs, for nobody has reaped them."""
 
 
@@ -41,12 +41,14 @@ class ProcessResult:
     """How a process ended. `returncode` is minus the signal's number if one killed it.
 
     `output` is stdout and stderr as they were written; if it was `truncated`, its middle is
-    replaced by a line that says how many bytes were left out.
+    replaced by a line that says how many bytes were left out. `survivors` are the processes that it
+    left behind and that could not be killed, by number and name.
     """
 
     returncode: int
     output: str
     truncated: bool
+    survivors: tuple[str, ...] = ()
 
 
 async def run_process(
@@ -73,11 +75,13 @@ async def run_process(
         on_cancel: `CancelToken.on_cancel`: the token then stops the group like a cancel does, at
             once rather than when the task is cancelled a grace later.
 
-    Background processes do not outlive the call: the group is killed when its leader has exited.
-    Cancelling terminates the group, kills it after the grace, and raises once all is reaped; a
-    cancel while it does so kills at once. Raises `ToolError` if the program cannot be started.
+    Background processes do not outlive the call: the group is killed when its leader has exited,
+    and with psutil (the extra `processes`) also what has left the group, as far as the mark in its
+    environment tells. Cancelling terminates them all, kills them after the grace, and raises once
+    all are gone; a cancel while it does so kills at once. Raises `ToolError` if the program cannot
+    be started.
     """
-    child = _start(argv, cwd, env, stdin, grace, _Output(output_limit, on_output))
+    child = _start(argv, cwd, env, stdin, grace, Output(output_limit, on_output))
     forget = on_cancel(child.stop_soon) if on_cancel is not None else lambda: None
     try:
         await child.finish()
@@ -87,10 +91,11 @@ async def run_process(
     finally:
         forget()
         child.close()
+        child.complain()
     if child.stopped is not None:
         raise asyncio.CancelledError(child.stopped)
     output, truncated = child.output.text()
-    return ProcessResult(child.process.returncode, output, truncated)
+    return ProcessResult(child.process.returncode, output, truncated, child.tree.survivors)
 
 
 def _start(
@@ -99,17 +104,18 @@ def _start(
     env: Mapping[str, str] | None,
     stdin: bytes | None,
     grace: float,
-    output: _Output,
+    output: Output,
 ) -> _Child:
     if isinstance(argv, str) or not argv:
         raise UsageError(f"argv must be a list such as ['ls', '-l'], not {argv!r}")
     source, sink = os.pipe()
+    tree = ProcessTree()
     try:
         with _input(stdin) as given:
             process = subprocess.Popen(  # noqa: S603 - running programs is what this is for
                 list(argv),
                 cwd=cwd,
-                env=env,
+                env=tree.environment(env),
                 stdin=given,
                 stdout=sink,
                 stderr=sink,
@@ -122,7 +128,7 @@ def _start(
         raise
     finally:
         os.close(sink)
-    return _Child(process, source, grace, output)
+    return _Child(process, source, grace, output, tree)
 
 
 @contextlib.contextmanager
@@ -148,52 +154,6 @@ def _not_started(program: str, cwd: str | os.PathLike[str] | None, error: Except
     return f"{name} cannot be started: {error.strerror}"
 
 
-class _Output:
-    """What was written so far: the head and the tail of it, in bounded memory."""
-
-    def __init__(self, limit: int, listener: Callable[[str], None] | None) -> None:
-        self._tail_limit = max(0, limit) // 2
-        self._head_limit = max(0, limit) - self._tail_limit
-        self._head = bytearray()
-        self._tail = bytearray()
-        self._total = 0
-        self._listener = listener
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def add(self, data: bytes, *, final: bool = False) -> None:
-        self._total += len(data)
-        room = self._head_limit - len(self._head)
-        self._head += data[:room]
-        self._tail += data[room:]
-        if len(self._tail) > self._tail_limit + CHUNK:
-            self._trim()
-        if self._listener is not None and (text := self._decoder.decode(data, final)):
-            self._listener(text)
-
-    def text(self) -> tuple[str, bool]:
-        """Return the text, and whether something was left out of it."""
-        self._trim()
-        if self._total == len(self._head) + len(self._tail):
-            return (self._head + self._tail).decode("utf-8", "replace"), False
-        head, tail = _whole_characters(self._head, self._tail)
-        left_out = self._total - len(head) - len(tail)
-        shown = [part.decode("utf-8", "replace") for part in (head, tail)]
-        return f"\n[{left_out:,} bytes left out here]\n".join(shown), True
-
-    def _trim(self) -> None:
-        del self._tail[: max(0, len(self._tail) - self._tail_limit)]
-
-
-def _whole_characters(head: bytearray, tail: bytearray) -> tuple[bytes, bytes]:
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    decoder.decode(head)
-    cut = len(decoder.getstate()[0])
-    start = 0
-    while start < min(3, len(tail)) and tail[start] & 0xC0 == 0x80:
-        start += 1
-    return bytes(head[: len(head) - cut]), bytes(tail[start:])
-
-
 class _Child:
     """A started process with the reader of its pipe and the thread that waits for it.
 
@@ -202,11 +162,17 @@ class _Child:
     """
 
     def __init__(
-        self, process: subprocess.Popen[bytes], source: int, grace: float, output: _Output
+        self,
+        process: subprocess.Popen[bytes],
+        source: int,
+        grace: float,
+        output: Output,
+        tree: ProcessTree,
     ) -> None:
-        _live.add(process.pid)
+        _live[process.pid] = tree
         self.process = process
         self.output = output
+        self.tree = tree
         self.stopped: str | None = None
         self._source = source
         self._grace = grace
@@ -216,6 +182,7 @@ class _Child:
         self._reaped = self._loop.create_future()
         self._eof = self._loop.create_future()
         self._killed = threading.Event()
+        self._killing = threading.Lock()
         os.set_blocking(source, False)
         self._loop.add_reader(source, self._read)
         name = f"dispatch-process-{process.pid}"
@@ -255,12 +222,29 @@ class _Child:
             os.close(self._source)
             self._source = -1
 
+    def complain(self) -> None:
+        """Say what could not be ended."""
+        if self.tree.survivors:
+            self.output.say(f"could not be killed: {', '.join(self.tree.survivors)}")
+
     def _stop(self, reason: str) -> None:
         # Once killed the group may be reaped too, and its id a stranger's.
         if self._timer is None and not self._killed.is_set():
             self.stopped = reason
-            _signal_group(self.process.pid, signal.SIGTERM)
             self._timer = self._loop.call_later(self._grace, self._kill)
+            try:
+                threading.Thread(target=self._terminate, daemon=True).start()
+            except RuntimeError:  # no more threads: the loop waits for it
+                self._terminate()
+
+    def _terminate(self) -> None:
+        """Ask all to stop; in a thread, since it takes a while to look at all processes."""
+        pid = self.process.pid
+        self.tree.look(pid)
+        with self._killing:
+            if not self._killed.is_set():
+                _signal_group(pid, signal.SIGTERM)
+        self.tree.signal(signal.SIGTERM, but=pid)
 
     def _left(self) -> float:
         return 0 if self._timer is None else max(0, self._timer.when() - self._loop.time())
@@ -271,10 +255,11 @@ class _Child:
         await asyncio.wait({self._eof}, timeout=DRAIN)
 
     def _kill(self) -> None:
-        if not self._killed.is_set():
-            _signal_group(self.process.pid, signal.SIGKILL)
-            _live.discard(self.process.pid)
-            self._killed.set()
+        with self._killing:
+            if not self._killed.is_set():
+                _signal_group(self.process.pid, signal.SIGKILL)
+                _live.pop(self.process.pid, None)
+                self._killed.set()
 
     def _read(self) -> None:
         try:
@@ -297,6 +282,7 @@ class _Child:
         self._killed.wait()
         self.process.wait()
         _await_group(pid)
+        self.tree.end()
         self._tell(self._reaped)
 
     def _tell(self, future: asyncio.Future[None]) -> None:
@@ -310,8 +296,9 @@ def _signal_group(group: int, number: int) -> None:
 
 
 def _kill_live() -> None:
-    for group in list(_live):
+    for group, tree in list(_live.items()):
         _signal_group(group, signal.SIGKILL)
+        tree.end()
 
 
 atexit.register(_kill_live)

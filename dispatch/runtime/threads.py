@@ -17,6 +17,13 @@ IDLE_SECONDS = 5.0
 
 Work = Callable[[], object]
 
+_idle: set[threading.Thread] = set()
+
+
+def is_idle_worker(thread: threading.Thread) -> bool:
+    """Whether it is a worker thread without work, which goes by itself before long."""
+    return thread in _idle
+
 
 class WorkerPool:
     """Runs work in daemon threads. Usable from any thread."""
@@ -63,7 +70,9 @@ class WorkerPool:
             del work  # an idle thread keeps nothing of its last call alive
             with self._lock:
                 self._idle += 1
+            _idle.add(threading.current_thread())
             work = self._next()
+            _idle.discard(threading.current_thread())
 
     def _next(self) -> Work | None:
         try:

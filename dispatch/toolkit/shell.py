@@ -27,6 +27,7 @@ from dispatch.claims import write
 from dispatch.errors import ToolError
 from dispatch.runtime.context import CallContext
 from dispatch.runtime.process import ProcessResult
+from dispatch.runtime.process_tree import MARK
 from dispatch.tool import Tool
 from dispatch.toolkit.paths import Folder
 
@@ -40,6 +41,8 @@ SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SHELLS_OWN = frozenset(
     {"PWD", "OLDPWD", "SHLVL", "_", "PPID", "UID", "EUID", "SHELLOPTS", "BASHOPTS"}
 )
+EXPORTED_MARK = re.compile(rb"^(?:declare -x|export) (%b\w+)=.*\n" % MARK.encode(), re.MULTILINE)
+"""The variable by which the processes of one command are found; the next command has its own."""
 _sessions = itertools.count(1)
 
 # Works in `sh` as in `bash`, and whatever options the command sets: no variables, new files only.
@@ -86,6 +89,7 @@ class Shell:
         self._runs = itertools.count(1)
         given = os.environ if env is None else env
         self._state.write_bytes(os.fsencode(_as_exports(given)))
+        self._marks = {name.encode() for name in given if name.startswith(MARK)}
         self._unnameable = {n: v for n, v in given.items() if not SHELL_NAME.fullmatch(n)}
         self.tool = Tool(
             name,
@@ -159,8 +163,13 @@ class Shell:
         except FileNotFoundError:
             return
         if line.endswith("\n"):
+            exports = environment.read_bytes()
+            environment.write_bytes(EXPORTED_MARK.sub(self._kept, exports))
             environment.replace(self._state)
             self._directory = line[:-1]
+
+    def _kept(self, mark: re.Match[bytes]) -> bytes:
+        return mark[0] if mark[1] in self._marks else b""
 
 
 def _as_exports(env: Mapping[str, str]) -> str:

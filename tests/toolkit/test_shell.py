@@ -10,6 +10,7 @@ import pytest
 
 from dispatch import Dispatcher, Status, ToolCall, read, write
 from dispatch.claims import conflict
+from dispatch.runtime.process_tree import MARK
 from dispatch.toolkit import Shell
 from dispatch.toolkit.shell import COMMAND_LIMIT, OUTPUT_LIMIT
 from tests.toolkit.bench import Bench, context_of
@@ -210,6 +211,7 @@ async def test_the_environment_is_the_given_one(bench: Bench) -> None:
     bench.tools["shell"] = Shell(bench.root, env=given).tool
     for _ in range(2):
         names = {line.partition("=")[0] for line in (await bench.shell("env")).splitlines()}
+        names = {name for name in names if not name.startswith(MARK)}
         assert set(given) == names - {"PWD", "OLDPWD", "SHLVL", "_"}
 
 
@@ -313,3 +315,17 @@ async def test_a_timeout_stops_the_command_and_shows_what_it_said(bench: Bench) 
         result = (await dispatcher.run([call]))[0]
     assert Status.TIMED_OUT == result.status
     assert not is_running(int(result.partial))
+
+
+async def test_the_mark_of_a_command_is_not_handed_to_the_next_one(session: Bench) -> None:
+    """Each command has the mark of its own processes, and none of those that ended."""
+    counts = [await session.shell(f"export KEPT=1; env | grep -c {MARK}") for _ in range(3)]
+    assert ["1\n"] * 3 == counts
+
+
+async def test_the_mark_that_this_process_runs_under_is_kept(tmp_path: Path) -> None:
+    """Whoever started us finds what our commands start, also in their later ones."""
+    bench = Bench(tmp_path)
+    bench.tools["shell"] = Shell(tmp_path, env={**os.environ, f"{MARK}outer": "1"}).tool
+    counts = [await bench.shell(f"env | grep -c {MARK}") for _ in range(3)]
+    assert ["2\n"] * 3 == counts
