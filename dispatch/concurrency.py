@@ -46,6 +46,12 @@ class ToolConcurrency:
         return self.resource_keys is not None or bool(self.reads) or bool(self.writes)
 
     @property
+    def only_reads(self) -> bool:
+        """Whether no call changes anything, whatever its arguments are."""
+        changes = self.resource_keys is not None or bool(self.writes)
+        return (self.read_only or bool(self.reads)) and not changes
+
+    @property
     def undeclared(self) -> bool:
         """Whether the tool says nothing about what it touches, and so runs alone."""
         return not (self.safe_parallel or self.read_only or self.declares_keys)

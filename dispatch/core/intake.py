@@ -37,6 +37,7 @@ class Intake(Books):
         claims: tuple[Claim, ...] | None = (),
         refused: FailureKind | None = None,
         *,
+        answer: tuple[Status, FailureKind | None] | None = None,
         call_id: str = "",
         names: tuple[str, ...] = (),
         refs: tuple[str, ...] = (),
@@ -46,8 +47,9 @@ class Intake(Books):
     ) -> int:
         """The next call of the turn; `refused` ends it at once, without claims, as an error.
 
-        `claims` are None as long as they are not known. `names` are the ids that it waits for,
-        those of `refs` among them.
+        `answer` ends it too: how an earlier turn has answered an equal call. `claims` are None as
+        long as they are not known. `names` are the ids that it waits for, those of `refs` among
+        them.
         """
         call = CallRecord(len(self.calls))
         self.calls.append(call)
@@ -59,6 +61,9 @@ class Intake(Books):
         if refused is not None:
             call.names = ()
             self._end(call, Status.ERROR, refused)
+        elif answer is not None:
+            call.names = ()
+            self._end(call, *answer)
         elif self.stopped is not None:
             self._end(call, self.stopped, STOP_KINDS[self.stopped], phase=Phase.ORDER)
         elif judged.verdict is not None:

@@ -125,7 +125,7 @@ class Admission:
             message = self.toolbox.unknown(str(call.name))
             return Admitted(call, refusal=FailureKind.UNKNOWN_TOOL, message=message)
         tool = self.toolbox[call.name]
-        same = _identity(call) if self._twins else None
+        same = identity(call) if self._twins else None
         given, refs = with_refs(call.arguments, json_form=self._refs)
         if refs:
             return Admitted(call, tool, claims=None, given=given, refs=refs, same=same)
@@ -264,7 +264,7 @@ def _check(call: ToolCall) -> None:
         raise ValueError(f"call {call.id!r}: timeout must be above 0 seconds, not {call.timeout}")
 
 
-def _identity(call: ToolCall) -> str | None:
+def identity(call: ToolCall) -> str | None:
     """Equal for calls of equal name, arguments, tags and `after`; None if it cannot be told."""
     try:
         arguments = call.arguments

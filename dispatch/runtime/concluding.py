@@ -21,6 +21,7 @@ def conclude(turn: RunningTurn, position: int) -> ToolResult:
     call, record = turn.both(position)
     before, leader = turn.results.get(position), turn.results.get(record.leader)
     now = turn.now if before is None else before.finished_at
+    leader = call.answer or leader
     if leader is not None and leader.status is record.status:
         result = call.copied(leader, now)
     else:

@@ -31,6 +31,7 @@ from dispatch.runtime.middleware import Middleware, build
 from dispatch.runtime.nesting import MAX_DEPTH, Scope, current, wait_in_thread
 from dispatch.runtime.options import (
     TurnOptions,
+    checked_answers,
     checked_choice,
     checked_grace,
     checked_limits,
@@ -185,7 +186,11 @@ class Dispatcher:
     def turn(self, **options: Unpack[TurnOptions]) -> Turn:
         """A turn to which calls are submitted one by one: `async with dispatcher.turn() as turn`.
 
-        Inside a tool it is nested in the tool's call. Raises `DispatcherClosed` after `aclose`.
+        Inside a tool it is nested in the tool's call. `resume=` an earlier turn (whose stream died,
+        or that was cancelled) answers equal calls from it: those that may have changed something
+        always, those that only read as long as nothing that conflicts was granted since. Raises
+        `DispatcherClosed` after `aclose`, and `ValueError` for `resume` with all or nothing, which
+        could not undo what the earlier turn did.
         """
         inside = current()
         undoes = inside is not None and inside.undoes
@@ -195,11 +200,11 @@ class Dispatcher:
 
     def _turn(self, options: TurnOptions, scope: Scope | None = None) -> Turn:
         schedule, timeout = checked_options(options).get("schedule"), options.get("timeout")
-        token = options.get("token")
+        token, policies = options.get("token"), self._policies(options)
         settings = TurnSettings(
             turn_id=options.get("turn_id") or uuid.uuid4().hex,
             schedule=self.schedule if schedule is None else checked_schedule(schedule),
-            policies=self._policies(options),
+            policies=policies,
             timeout=self._turn_timeout if timeout is None else checked_seconds("timeout", timeout),
             call_timeout=self._call_timeout,
             grace=self._grace,
@@ -216,6 +221,7 @@ class Dispatcher:
             pool=self._pool,
             tell=self._tell,
             totals=self._totals,
+            answers=checked_answers(options.get("resume"), policies),
             make_turn=self._turn,
         )
         inside = current()

@@ -129,6 +129,9 @@ class Driver:
         undoable = self.turn.place.may_be_undone
         admitted = grouping.refuse(self.turn.settings, admitted, undoable=undoable)
         call = RunningCall(admitted, len(self.turn.calls), self.turn.now, variables)
+        if self.turn.settings.answers is not None:
+            earlier, table = self.turn.calls, self.turn.place.table
+            call.began, call.answer = self.turn.settings.answers.take(admitted, earlier, table)
         self.turn.calls.append(call)
         position = grouping.submit(self.machine, self.turn.settings, call)
         self.turn.tell(position, CallState.PLANNED)

@@ -47,12 +47,17 @@ def submit(machine: TurnMachine, settings: TurnSettings, call: RunningCall) -> i
     """Enter the call into the machine, and return its position."""
     admitted = call.admitted
     groups = groups_of(settings, admitted)
+    group = groups[0] if groups else REST  # one in several is refused, and fails the first
     names = admitted.call.after
     refs: tuple[str, ...] = ()
     if admitted.refs:
         refs = tuple(dict.fromkeys(ref.call_id for ref in admitted.refs))
         names = tuple(dict.fromkeys((*names, *refs)))
     claims: tuple[Claim, ...] | None = admitted.claims
+    if call.answer is not None:
+        failure = call.answer.failure
+        answer = (call.answer.status, failure.kind if failure is not None else None)
+        return machine.submit(answer=answer, call_id=admitted.call.id, group=group)
     return machine.submit(
         claims,
         admitted.refusal,
@@ -60,7 +65,7 @@ def submit(machine: TurnMachine, settings: TurnSettings, call: RunningCall) -> i
         names=names,
         refs=refs,
         same=admitted.same if settings.duplicates is not Duplicates.RUN else None,
-        group=groups[0] if groups else REST,  # one in several is refused, and fails the first
+        group=group,
         gate=settings.gates.kind if admitted.refusal is None else GateKind.NONE,
     )
 

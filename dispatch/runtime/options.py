@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from dispatch.core.groups import REST
 from dispatch.core.policy import Policy
@@ -12,13 +12,19 @@ from dispatch.errors import DeclarationError
 from dispatch.runtime.cancel import CancelToken
 from dispatch.runtime.limits import DEFAULT_TOTAL, Limits
 
+if TYPE_CHECKING:
+    from dispatch.runtime.result import TurnResult
+    from dispatch.runtime.resuming import Answers
+    from dispatch.runtime.turn import Turn
+
 
 class TurnOptions(TypedDict, total=False):
     """The keywords of `run`, `run_sync` and `turn`; None, like absence, means the dispatcher's.
 
     `policy` and `policies` (by tag) judge the calls; `schedule` orders them. `timeout` is for the
     whole turn, in seconds. Cancelling `token`, from any thread, stops the turn. `turn_id` names it
-    in events and logs.
+    in events and logs. `resume` is an earlier turn that is over, or its result: equal calls are
+    answered from it, and do not run again (see `Dispatcher.turn`).
     """
 
     policy: Policy | None
@@ -27,6 +33,7 @@ class TurnOptions(TypedDict, total=False):
     timeout: float | None
     token: CancelToken | None
     turn_id: str | None
+    resume: Turn | TurnResult | None
 
 
 def checked_policies(policy: Policy, by_tag: Mapping[str, Policy] | None) -> Mapping[str, Policy]:
@@ -51,6 +58,20 @@ def checked_options(options: TurnOptions) -> TurnOptions:
         known = ", ".join(TurnOptions.__annotations__)
         raise TypeError(f"{unknown[0]!r} is no option of a turn; there are: {known}")
     return options
+
+
+def checked_answers(
+    earlier: Turn | TurnResult | None, policies: Mapping[str, Policy]
+) -> Answers | None:
+    """What the earlier turn answers. Raises `ValueError` where that could not be undone."""
+    if earlier is None:
+        return None
+    if any(policy.atomic for policy in policies.values()):
+        raise ValueError(
+            "resume cannot be combined with AllOrNothing: what the earlier turn did cannot be"
+            " undone by this one"
+        )
+    return earlier.answers()
 
 
 def checked_schedule(name: Schedule | str) -> Schedule:

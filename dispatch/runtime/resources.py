@@ -6,19 +6,23 @@ import asyncio
 import contextlib
 import os
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Protocol
 
-from dispatch.claims import RESERVED_MODES, Claim, FileKeys, checked
+from dispatch.claims import READ, RESERVED_MODES, TOOL, Claim, FileKeys, checked, conflict
 from dispatch.core.table import Granted, TableMachine
 from dispatch.errors import Deadlock, DeclarationError
 from dispatch.runtime.futures import resolve
 from dispatch.runtime.nesting import PARENT, Scope, current
 
 MAX_MODES = 16
+REMEMBERED = 1024
+"""Of so many changes the table knows what they touched."""
 
 
 class Claimant(Protocol):
@@ -77,6 +81,9 @@ class ResourceTable:
         self._claimants: dict[int, tuple[Claimant, int]] = {}
         self._modes: set[str] = set()
         self._abandoned: dict[int, Abandoned] = {}
+        self.changes = 0
+        """How often claims were granted that may change something; may be read at any time."""
+        self._changed: deque[tuple[Claim, ...]] = deque(maxlen=REMEMBERED)
 
     @asynccontextmanager
     async def hold(self, *claims: Claim | tuple[str, ...]) -> AsyncIterator[None]:
@@ -152,6 +159,8 @@ class ResourceTable:
             ticket = self._machine.enter(owner, claims)
             self._claimants[ticket.number] = (claimant, call)
             held_up = self._machine.held_up_by(ticket.number)
+            if ticket.granted:
+                self._note(claims)
             told = self._news(but=ticket.number if ticket.granted else 0)
         self._tell(told)
         if held_up:
@@ -225,6 +234,7 @@ class ResourceTable:
         for news in self._machine.news:
             if isinstance(news, Granted):
                 if news.ticket != but:
+                    self._note(self._machine.tickets[news.ticket].claims)
                     told.append(partial(self._tell_granted, news.ticket))
                 continue
             claimant, call = self._claimants.pop(news.ticket)
@@ -235,6 +245,20 @@ class ResourceTable:
             told.append(partial(claimant.claims_deadlocked, call, parties))
         self._machine.news.clear()
         return told
+
+    def changed_since(self, changes: int, claims: tuple[Claim, ...]) -> bool:
+        """Whether something that conflicts with these claims may have been changed since then."""
+        with self._lock:
+            count = self.changes - changes
+            latest = islice(reversed(self._changed), count)
+            return count > REMEMBERED or any(conflict(one, claims) for one in latest)
+
+    def _note(self, claims: tuple[Claim, ...]) -> None:
+        """These claims were granted."""
+        touched = tuple(c for c in claims if c.mode != READ and c.key[:1] != (TOOL,))
+        if touched:
+            self.changes += 1
+            self._changed.append(touched)
 
     def _tell(self, told: list[Callable[[], object]]) -> None:
         for tell in told:

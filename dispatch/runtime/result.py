@@ -14,6 +14,7 @@ from dispatch.core.policy import Verdict
 from dispatch.core.stats import TurnStats, run_times, turn_stats
 from dispatch.errors import CallFailed, Deadlock, ToolError
 from dispatch.render import safe_str
+from dispatch.runtime.resuming import Answers
 from dispatch.runtime.rollback import Undone
 
 WAITING = {
@@ -45,6 +46,7 @@ class TurnResult(Sequence[ToolResult]):
         records: Sequence[CallRecord],
         limits: Mapping[str, int],
         peak: int,
+        answers: Callable[[], Answers],
     ) -> None:
         self.turn_id = turn_id
         self.results = tuple(results)
@@ -53,6 +55,7 @@ class TurnResult(Sequence[ToolResult]):
         self._make_plan = plan
         self._limits = limits
         self._peak = peak
+        self.answers = answers
         self._conflicting = sum(record.conflicting for record in records)
         self._serialized = sum(record.serialized for record in records)
 

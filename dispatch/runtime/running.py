@@ -34,8 +34,10 @@ class RunningCall:
     __slots__ = (
         "admitted",
         "allowed",
+        "answer",
         "asked",
         "asking",
+        "began",
         "context",
         "gate_token",
         "grace",
@@ -72,6 +74,10 @@ class RunningCall:
         self.position = position
         self.submitted = submitted
         self.variables = variables
+        self.answer: ToolResult | None = None
+        """What an earlier turn has answered in its place."""
+        self.began = 0
+        """How often the table had changed when it started."""
         self.asked: float | None = None
         self.allowed: float | None = None
         self.ordered: float | None = None

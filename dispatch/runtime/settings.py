@@ -21,6 +21,7 @@ from dispatch.runtime.threads import WorkerPool
 from dispatch.runtime.totals import Totals
 
 if TYPE_CHECKING:
+    from dispatch.runtime.resuming import Answers
     from dispatch.runtime.turn import Turn
 
 
@@ -51,4 +52,5 @@ class TurnSettings:
     pool: WorkerPool
     tell: Broadcast
     totals: Totals
+    answers: Answers | None
     make_turn: Callable[[TurnOptions, Scope | None], Turn]

@@ -52,6 +52,7 @@ class Starting:
             return
         call.in_rate = self._holdings.rate_since(call)
         call.started = now
+        call.began = turn.place.table.changes
         try:
             call.start(
                 turn.inbox.loop,

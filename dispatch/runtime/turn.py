@@ -22,6 +22,7 @@ from dispatch.runtime.fault import report
 from dispatch.runtime.futures import resolve
 from dispatch.runtime.nesting import Scope, current
 from dispatch.runtime.result import TurnResult
+from dispatch.runtime.resuming import Answers
 from dispatch.runtime.settings import TurnSettings
 
 CHUNK = 256
@@ -94,6 +95,9 @@ class Turn:
         scope = scope or current()  # a compensation may use the context of the call that it undoes
         if scope is not None:
             scope.check(self._settings.max_depth)
+            undone_above = scope.keeper is not None and not scope.undoes
+            if undone_above and self._settings.answers is not None:
+                raise UsageError("no turn can be resumed in a call that may yet be undone")
         self._driver = Driver(
             self._settings,
             self.token,
@@ -179,6 +183,16 @@ class Turn:
                     self._running.pump()
                     await asyncio.sleep(0)
         return self._whole()
+
+    def answers(self) -> Answers:
+        """What the calls of another turn may be answered with. Raises `UsageError` before the end.
+
+        For `resume=`, which calls it.
+        """
+        if self._result is None or self._driver is None:
+            raise UsageError("a turn can be resumed once it is over; stop or finish it first")
+        turn = self._driver.turn
+        return Answers(turn.place.table, zip(turn.calls, self._result, strict=True))
 
     async def over(self) -> None:
         """Wait until every call has its result, from any loop. Cancelling it changes nothing."""
@@ -269,6 +283,7 @@ class Turn:
             running.machine.calls,
             settings.limits.named,
             running.peak,
+            self.answers,
         )
         with self._lock:
             self._result = result
