@@ -7,6 +7,7 @@
     │   └── DispatcherClosed  a turn was started after `aclose()`
     ├── InputError            foreign data: a message or turn file that cannot be read
     ├── Deadlock              a hold waits in a cycle, and is the one that fails
+    ├── AttemptTimedOut       one attempt of a call took longer than it may
     ├── ToolError             raised *by* a tool: the text is what the model reads
     └── CallFailed            raised *to* the host by `unwrap()` and `raise_for_failures()`
 
@@ -50,6 +51,10 @@ class InputError(DispatchError, ValueError):
 
 class Deadlock(DispatchError):
     """A `table.hold` and others wait for each other, and the hold came last; names the others."""
+
+
+class AttemptTimedOut(DispatchError):
+    """One attempt of a call took longer than it may; the call may be tried again."""
 
 
 class ToolError(DispatchError):

@@ -23,6 +23,7 @@ from dispatch import (
 )
 from dispatch.adapters import OpenAIChat
 from dispatch.core.policy import Policy
+from dispatch.events import Event
 from dispatch.testing import assert_no_leaks, hanging, refusing, run_in_virtual_time, stuck
 from tests.runtime.keyed import cancelled, statuses
 from tests.runtime.stage import at, clock
@@ -284,7 +285,9 @@ def test_an_interrupt_comes_out_once_and_the_same_way_with_or_without_siblings(
 ) -> None:
     """H8: the very exception that the tool raised, once, with the siblings cancelled and awaited;
     nobody else is told of it, no result is made of it, and the dispatcher can go on."""
-    the_one, told, over = error("from a tool"), [], []
+    the_one = error("from a tool")
+    told: list[Event] = []
+    over: list[str] = []
     begun = threading.Semaphore(0)
 
     @tool(safe_parallel=True)

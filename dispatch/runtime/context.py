@@ -67,6 +67,10 @@ class Ground(Protocol):
         """Move the call to another state, and tell when it goes on."""
         ...
 
+    def time_out(self, position: int, reason: str) -> None:
+        """Stop the call as its time limit would."""
+        ...
+
     def compensate(
         self, position: int, function: Callable[..., Any], args: Any, kwargs: Any
     ) -> None:
@@ -77,8 +81,8 @@ class Ground(Protocol):
 class CallContext:
     """Given to a tool that has a parameter annotated with this class; hidden from the model.
 
-    `call` is the call as the model wrote it, `token` says when its result is no longer wanted, and
-    `attempt` counts invocations from 1.
+    `call` is the call as the model wrote it, `token` says when its result is no longer wanted,
+    `attempt` counts invocations from 1, and `grace` is in seconds.
     """
 
     __dispatch_context__ = True
@@ -100,7 +104,7 @@ class CallContext:
         self.at_fault = ""
         self.invoke: Callable[[], Awaitable[Any]]
         self._of_turn = None if scope is None or ground is None else (scope, ground)
-        self._grace = grace
+        self.grace = grace
         self._tell = tell
         self._partial = Partial()
         self._state: str | None = None
@@ -182,6 +186,11 @@ class CallContext:
         scope, ground = self._turn_of_call
         ground.compensate(scope.position, function, args, kwargs)
 
+    def time_out(self, reason: str) -> None:
+        """Stop this call as its time limit would. For middleware that limits attempts."""
+        scope, ground = self._turn_of_call
+        ground.time_out(scope.position, reason)
+
     @property
     def _turn_of_call(self) -> tuple[Scope, Ground]:
         if self._of_turn is None:
@@ -226,7 +235,7 @@ class CallContext:
                 env=env,
                 stdin=stdin,
                 output_limit=output_limit,
-                grace=self._grace,
+                grace=self.grace,
                 on_output=self._partial.append,
                 on_cancel=token.on_cancel,
             )

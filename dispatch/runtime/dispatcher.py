@@ -176,12 +176,23 @@ class Dispatcher:
     def run_sync(self, calls: Iterable[ToolCall], **options: Unpack[TurnOptions]) -> TurnResult:
         """`run` for callers without an event loop. Raises `UsageError` where one is running.
 
+        Ctrl-C settles the calls and is raised as `KeyboardInterrupt`, with the `TurnResult` as its
+        `turn`.
+
         Inside a `def` tool it runs the calls on the loop of that tool's turn, nested in its call.
         """
         scope = current()
         loop = None if scope is None else scope.loop
-        coroutine = self.run(calls, **options)
-        return run_here(coroutine) if loop is None else wait_in_thread(coroutine, loop)
+        if loop is not None:
+            return wait_in_thread(self.run(calls, **options), loop)
+        calls = list(calls)
+        self._admission.check(calls)
+        turn = self.turn(**options)
+        try:
+            return run_here(turn.run(calls))
+        except KeyboardInterrupt as interrupt:
+            interrupt.turn = turn.result  # type: ignore[attr-defined]
+            raise
 
     def turn(self, **options: Unpack[TurnOptions]) -> Turn:
         """A turn to which calls are submitted one by one: `async with dispatcher.turn() as turn`.
@@ -289,9 +300,17 @@ def plan(
 
 def run_here(coroutine: Coroutine[Any, Any, TurnResult]) -> TurnResult:
     """Run it in an event loop made for it. Raises `UsageError` where one is running."""
+    if _is_in_loop():
+        coroutine.close()
+        raise UsageError(
+            "run_sync was called on a running event loop; write `await dispatcher.run(…)`"
+        )
+    return asyncio.run(coroutine)
+
+
+def _is_in_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(coroutine)
-    coroutine.close()
-    raise UsageError("run_sync was called on a running event loop; write `await dispatcher.run(…)`")
+        return False
+    return True

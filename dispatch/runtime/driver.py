@@ -137,8 +137,9 @@ class Driver:
         self.turn.tell(position, CallState.PLANNED)
         timeout = admitted.timeout or self.turn.settings.call_timeout
         if timeout is not None and self.machine.calls[position].status is None:
+            reason = f"timed out after {timeout:g} s"
             call.timer = self._loop.call_later(
-                timeout, self._inbox.post, self._time_out, position, timeout
+                timeout, self._inbox.post, self.turn.time_out, position, reason
             )
         return position
 
@@ -186,14 +187,6 @@ class Driver:
     def cancel(self, reason: str) -> None:
         """Told by a token."""
         self._inbox.post(self.turn.cancelled, reason)
-
-    # News
-
-    def _time_out(self, position: int, timeout: float) -> None:
-        call, record = self.turn.both(position)
-        if record.asked is None:
-            call.reason = f"timed out after {timeout:g} s"
-        self.machine.stop(position, Status.TIMED_OUT)
 
     # Actions
 

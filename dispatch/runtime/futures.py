@@ -14,6 +14,12 @@ def resolve(future: asyncio.Future[T], value: T) -> None:
         future.set_result(value)
 
 
+def fail(future: asyncio.Future[T], error: Exception) -> None:
+    """Let the future raise this, unless it is done."""
+    if not future.done():
+        future.set_exception(error)
+
+
 async def uncancelled(future: asyncio.Future[T]) -> T:
     """Wait for the future, whoever cancels meanwhile; the last cancellation is raised then."""
     cancelled: asyncio.CancelledError | None = None

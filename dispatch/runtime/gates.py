@@ -15,6 +15,7 @@ from typing import Any
 
 from dispatch.call import FailureKind, ToolCall
 from dispatch.claims import combine
+from dispatch.concurrency import is_async
 from dispatch.core.life import GateKind
 from dispatch.errors import DeclarationError
 from dispatch.render import safe_str
@@ -75,9 +76,10 @@ class Gate:
     def __init__(
         self, function: GateFunction, *, rewrites: bool = False, timeout: float | None = None
     ) -> None:
-        if not callable(function):
+        if not callable(function) or not is_async(function):
             raise DeclarationError(
-                f"a gate is an async function of call and context, not {function!r}"
+                f"a gate is an async function of call and context, not {function!r}; a plain one"
+                " would block the event loop"
             )
         if timeout is not None and not timeout > 0:
             raise ValueError(f"a gate's timeout must be above 0 seconds, not {timeout}")

@@ -77,6 +77,10 @@ class Hosting:
         if not self._inbox.hand(self._set_state, position, state, tell):
             tell()
 
+    def time_out(self, position: int, reason: str) -> None:
+        """Stop the call as its time limit would."""
+        self._inbox.hand(self._turn.time_out, position, reason)
+
     def compensate(
         self, position: int, function: Callable[..., Any], args: Any, kwargs: Any
     ) -> None:

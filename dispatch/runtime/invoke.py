@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from dispatch.call import FailureKind, Status
-from dispatch.errors import Deadlock
+from dispatch.errors import AttemptTimedOut, Deadlock
 from dispatch.runtime.futures import resolve, uncancelled
 from dispatch.runtime.threads import WorkerPool
 
@@ -49,6 +49,8 @@ class Outcome:
             return Status.CANCELLED, FailureKind.CANCELLED
         if isinstance(self.error, asyncio.CancelledError):
             return Status.ERROR, FailureKind.CANCELLED
+        if isinstance(self.error, AttemptTimedOut):
+            return Status.TIMED_OUT, FailureKind.TIMEOUT
         if isinstance(self.error, Deadlock):
             return Status.ERROR, FailureKind.DEADLOCK
         return Status.ERROR, FailureKind.TOOL_ERROR

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from dispatch.call import ToolCall
+from dispatch.concurrency import is_async
 from dispatch.errors import DeclarationError, UsageError
 from dispatch.runtime.context import CallContext
 
@@ -70,10 +71,10 @@ class _Layer:
         if not callable(middleware):
             raise DeclarationError(f"a middleware takes the next handler; {middleware!r} cannot")
         self._handler = middleware(_Passed(self, inner))
-        if not callable(self._handler):
+        if not callable(self._handler) or not is_async(self._handler):
             raise DeclarationError(
                 f"the middleware {self.name!r} must give back a handler:"
-                " async def __call__(self, call, context)"
+                " async def __call__(self, call, context); a plain one would block the event loop"
             )
         if self.name == "<lambda>" or self.name == "partial":
             self.name = type(self._handler).__name__

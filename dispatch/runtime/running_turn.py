@@ -55,6 +55,13 @@ class RunningTurn:
         """Stop the turn because somebody cancelled it."""
         self.stop(Status.CANCELLED, reason)
 
+    def time_out(self, position: int, reason: str) -> None:
+        """Stop a call whose time is over."""
+        call, record = self.both(position)
+        if record.asked is None:
+            call.reason = reason
+        self.machine.stop(position, Status.TIMED_OUT)
+
     def interrupted(self, error: BaseException) -> None:
         """A tool or a compensation raised what must end the program."""
         self.fatal = self.fatal or error

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from dispatch.core.life import CallState
+from dispatch.errors import AttemptTimedOut
 from dispatch.runtime.cancel import CancelToken
 from dispatch.runtime.context import CallContext
 from dispatch.runtime.holdings import Holdings
@@ -106,6 +107,8 @@ class Starting:
             call.started = None
         if outcome.fatal:
             call.reason = f"the tool raised {type(outcome.error).__name__}"
+        elif isinstance(outcome.error, AttemptTimedOut) and record.asked is None:
+            call.reason = str(outcome.error)
         elif outcome.foreign and record.asked is None:
             call.reason = "its task was cancelled from outside"
         self._turn.machine.returned(position, *outcome.ending(), ran=outcome.began)

@@ -7,14 +7,20 @@ dispatcher's limits, since a tool starts only with its slot. An idle thread goes
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import queue
 import threading
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from dispatch.runtime.activity import ACTIVITY
+from dispatch.runtime.futures import fail, resolve
 
 IDLE_SECONDS = 5.0
 
+T = TypeVar("T")
 Work = Callable[[], object]
 
 _idle: set[threading.Thread] = set()
@@ -83,3 +89,23 @@ class WorkerPool:
                     self._idle -= 1
                     return None
         return self._queue.get()  # counted as idle no more: work for this thread is on its way
+
+
+async def run_apart(pool: WorkerPool, function: Callable[[], T]) -> T:
+    """Call it in a thread of the pool and return what it returns, or raise what it raises.
+
+    Cancelling does not wait for the thread, so the function must leave nothing behind.
+    """
+    loop = asyncio.get_running_loop()
+    returned: asyncio.Future[T] = loop.create_future()
+
+    def work() -> None:
+        try:
+            tell = partial(resolve, returned, function())
+        except Exception as error:  # noqa: BLE001 - raised below
+            tell = partial(fail, returned, error)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(tell)
+
+    pool.submit(work)
+    return await returned

@@ -10,7 +10,7 @@ from contextvars import copy_context
 from types import TracebackType
 from typing import Self
 
-import anyio
+from anyio import CancelScope
 
 from dispatch.call import Status, ToolCall, ToolResult
 from dispatch.core.life import TurnState
@@ -164,12 +164,13 @@ class Turn:
 
         Cancelling it stops the open calls, waits for them at most two graces, and raises the
         `CancelledError` with the `TurnResult` as its `turn`. A `KeyboardInterrupt` or `SystemExit`
-        that a tool raised stops its siblings and is raised from here.
+        that a tool raised stops its siblings and is raised from here, with its `turn` too.
         """
         running = self._running
         running.close()
         await self._settled(running)
         if running.turn.fatal is not None:
+            running.turn.fatal.turn = self._result  # type: ignore[attr-defined]
             raise running.turn.fatal
         return self._whole()
 
@@ -203,6 +204,11 @@ class Turn:
                 return
             self._when_over.append(lambda: loop.call_soon_threadsafe(resolve, over, None))
         await over
+
+    @property
+    def result(self) -> TurnResult | None:
+        """What `finish` returns, as soon as the turn is over."""
+        return self._result
 
     @property
     def stranded(self) -> bool:
@@ -250,7 +256,7 @@ class Turn:
 
     async def _stopped(self) -> None:
         """Wait for the end of a turn that was stopped, whoever cancels however often meanwhile."""
-        with anyio.CancelScope(shield=True):
+        with CancelScope(shield=True):
             while self._result is None:
                 with contextlib.suppress(asyncio.CancelledError):
                     await self._over.wait()

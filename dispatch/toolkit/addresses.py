@@ -8,16 +8,19 @@ addresses of a name are allowed, none is; and the text tells nothing of what a n
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import socket
 from collections.abc import Iterable
+from functools import partial
 from ipaddress import IPv4Address, IPv6Address
 
 from dispatch.errors import ToolError
 from dispatch.render import preview
+from dispatch.runtime.threads import WorkerPool, run_apart
 
 ADDRESS_LIMIT = 8
+THREADS = WorkerPool("dispatch-fetch")
+"""Of our own: other code may fill the event loop's, or close them."""
 GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
 NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 METADATA = frozenset(
@@ -51,9 +54,10 @@ class Reach:
 
     async def addresses(self, host: str, port: int) -> list[str]:
         """Resolve a host to at most `ADDRESS_LIMIT` addresses, all allowed. Raises `ToolError`."""
-        loop = asyncio.get_running_loop()
         try:
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = await run_apart(
+                THREADS, partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+            )
         except (OSError, UnicodeError) as error:
             again = getattr(error, "errno", None) == socket.EAI_AGAIN
             raise ToolError(f"no address for host {preview(host)}", retryable=again) from error

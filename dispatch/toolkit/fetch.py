@@ -28,8 +28,9 @@ from dispatch.render import one_line, preview
 from dispatch.runtime.activity import ACTIVITY
 from dispatch.runtime.cancel import CancelToken
 from dispatch.runtime.context import CallContext
+from dispatch.runtime.threads import run_apart
 from dispatch.tool import Tool
-from dispatch.toolkit.addresses import Reach
+from dispatch.toolkit.addresses import THREADS, Reach
 from dispatch.toolkit.responses import Body, report
 from dispatch.toolkit.urls import Target
 
@@ -107,7 +108,7 @@ def http_tool(
         request = _Request(
             method, Target.parse(url), _checked_headers(headers or {}), _encoded(method, body)
         )
-        context = await asyncio.to_thread(_trust)
+        context = await run_apart(THREADS, _trust)
         fetch = _Fetch(reach, ssl_context or context, max_bytes)
         return await _until_cancelled(ctx.token, fetch.result(request, timeout))
 

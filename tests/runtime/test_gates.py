@@ -11,6 +11,7 @@ from dispatch import (
     CallContext,
     CancelToken,
     Change,
+    DeclarationError,
     Deny,
     Dispatcher,
     FailureKind,
@@ -248,3 +249,15 @@ def test_nested_calls_pass_the_same_gates() -> None:
     assert "[error] not from inside either" == run_in_virtual_time(main())[0].value
     assert {"outer": 0.0, "inner": 1.0} == desk.asked
     assert [] == stage.marks
+
+
+def test_a_gate_that_would_block_the_loop_is_refused() -> None:
+    """A plain function, by itself or with more said about it, before anything runs."""
+
+    def plain(call: ToolCall, context: GateContext) -> Decision:
+        return Allow()
+
+    with pytest.raises(DeclarationError, match="a gate is an async function"):
+        Dispatcher(Stage().tools, gates=[plain])  # type: ignore[list-item]
+    with pytest.raises(DeclarationError, match="would block the event loop"):
+        Gate(plain, rewrites=True)  # type: ignore[arg-type]

@@ -331,9 +331,10 @@ def test_an_interrupt_in_a_tool_stops_its_siblings_and_comes_out_once(
     async def main() -> None:
         await Dispatcher([interrupt, sibling]).run([call("interrupt"), call("sibling")])
 
-    with pytest.raises(error):
+    with pytest.raises(error) as raised:
         run_in_virtual_time(main())
     assert [1.0] == stopped
+    assert ["cancelled"] * 2 == [str(result.status) for result in raised.value.turn]  # type: ignore[attr-defined]
 
 
 def test_a_tool_that_cancels_itself_has_failed_and_nobody_else() -> None:
