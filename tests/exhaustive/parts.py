@@ -54,7 +54,7 @@ def parts(largest: int, *, brief: bool = False) -> list[Part]:
     """Every part in which no turn has more than `largest` calls.
 
     The `brief` form, for the everyday tests, looks at fewer steps in between where there are three
-    calls, and leaves out some policies there.
+    calls, and leaves out some policies and nested turns there.
     """
     found = [Part(f"full-{n}", n, _one(detail=Detail.FULL)) for n in (1, 2) if n <= largest]
     found = [part for part in found if not (brief and part.calls > 1)]
@@ -77,6 +77,8 @@ def parts(largest: int, *, brief: bool = False) -> list[Part]:
         ]
     if largest >= 2:
         for name, calls, whole, apart in _SEVERAL:
+            if brief and name in _LEFT_OUT:
+                continue
             build = _at_once(whole) if brief and calls == 3 else whole
             mirrors = name == "pair" and calls != 3
             found.append(Part(f"{name}-{calls}", calls, build, apart=apart, mirrors=mirrors))
@@ -134,6 +136,7 @@ _JUDGED: dict[str, Callable[[Detail], Build]] = {
     "dependents-skip": lambda detail: _one(skips=True, detail=detail),
 }
 _FLAT, _IN_FIRST, _IN_SECOND, _IN_THIRD = -1, 0, 1, 2
+_LEFT_OUT = ("first-of-two-nests", "second-of-two-nests")
 _BOTH_NEST = _several((1, _FLAT), (1, _IN_FIRST), (1, _FLAT), (1, _IN_THIRD), at_once=True)
 _SEVERAL: tuple[tuple[str, int, Build, bool], ...] = (
     ("pair", 2, _several((1, _FLAT), (1, _FLAT)), False),
