@@ -212,6 +212,10 @@ class Holdings:
         """The call was given up and keeps its claims; whoever waits for it is told."""
         if call.scope is not None:
             call.scope.abandoned = True
+        with self._giving_back:
+            call.stuck = call.in_thread
+            if call.stuck:
+                self._turn.settings.pool.stuck(1)
         for ticket in self._table.granted_below(call.owner) if call.owner else ():
             self._table.abandon(ticket, self, call.position)
 
@@ -326,7 +330,10 @@ class Holdings:
 
         That is a call that was given up, or one whose loop was closed in the middle of its turn.
         """
-        call.in_thread = False
+        with self._giving_back:
+            call.in_thread, stuck, call.stuck = False, call.stuck, False
+            if stuck:
+                self._turn.settings.pool.stuck(-1)
         closed = self._inbox.loop.is_closed()
         record = self._machine.calls[call.position]
         over = record.state is CallState.ENDED and not record.open_turns

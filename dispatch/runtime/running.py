@@ -56,6 +56,7 @@ class RunningCall:
         "scope",
         "started",
         "state",
+        "stuck",
         "submitted",
         "suspended",
         "suspended_at",
@@ -103,7 +104,7 @@ class RunningCall:
         self.outcome: Outcome | None = None
         self.reason = ""
         self.holder = ""
-        self.in_thread = False
+        self.in_thread = self.stuck = False
         self.gate_token: CancelToken | None = None
 
     @property

@@ -2,7 +2,8 @@
 
 The loop's default executor is left to others: a stuck tool must not fill it, and leaving a
 program must not wait for a tool that cannot be stopped. How many run at once is bounded by the
-dispatcher's limits, since a tool starts only with its slot. An idle thread goes after a while.
+dispatcher's limits, since a tool starts only with its slot; a call that was given up has lost its
+slot, so its thread is replaced, up to a bound. An idle thread goes after a while.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from dispatch.errors import ToolError
 from dispatch.runtime.activity import ACTIVITY
 from dispatch.runtime.futures import fail, resolve
 
 IDLE_SECONDS = 5.0
+MOST_STUCK = 64
+"""Threads that a pool replaces while calls that were given up keep them busy."""
 
 T = TypeVar("T")
 Work = Callable[[], object]
@@ -40,12 +44,20 @@ class WorkerPool:
         self._queue: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._idle = 0
         self._made = 0
+        self._stuck = 0
 
     def submit(self, work: Work) -> None:
         """Run the work in an idle thread, or a new one. It must not raise.
 
-        Raises `RuntimeError` if the system gives no more threads.
+        Raises `RuntimeError` if the system gives no more threads, and `ToolError` if `MOST_STUCK`
+        threads are busy with calls that could not be stopped.
         """
+        if self._stuck >= MOST_STUCK:
+            raise ToolError(
+                f"{MOST_STUCK} calls that could not be stopped are still busy, so no more threads"
+                " are started until one of them ends",
+                retryable=True,
+            )
         ACTIVITY.add(1)
         with self._lock:
             if self._idle:
@@ -59,6 +71,11 @@ class WorkerPool:
         except RuntimeError:
             ACTIVITY.add(-1)
             raise
+
+    def stuck(self, change: int) -> None:
+        """One thread more (1) is busy with a call that was given up, or one less (-1)."""
+        with self._lock:
+            self._stuck += change
 
     def close(self) -> None:
         """Let the idle threads go now. Busy ones go when they are done and have been idle."""

@@ -13,12 +13,14 @@ from dispatch import (
     Phase,
     ResourceTable,
     Status,
+    Tool,
     ToolCall,
     Turn,
     TurnResult,
     tool,
 )
-from dispatch.testing import run_in_virtual_time
+from dispatch.runtime import threads
+from dispatch.testing import assert_no_leaks, run_in_virtual_time, stuck
 from tests.runtime.keyed import call
 
 
@@ -411,3 +413,30 @@ def test_leaving_the_block_by_an_exception_stops_the_turn() -> None:
     assert ["[cancelled] never started: the host failed while the turn was open"] == [
         result.content() for result in turns[0].snapshot()
     ]
+
+
+def test_threads_of_calls_that_were_given_up_are_replaced_up_to_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A `def` tool is refused then and says why; others run; one that comes back makes room."""
+    monkeypatch.setattr(threads, "MOST_STUCK", 2)
+    release = threading.Event()
+
+    async def main() -> None:
+        dispatcher = Dispatcher(
+            [stuck(release=release), Tool("plain", lambda: "ran", safe_parallel=True), wait],
+            grace=0.02,
+        )
+        async with assert_no_leaks(dispatcher.resources, limits=dispatcher.limits, within=5.0):
+            for _ in range(2):
+                turn = await dispatcher.run([call("stuck", timeout=0.02), call("plain")])
+                assert [Status.UNKNOWN, Status.OK] == [result.status for result in turn]
+            turn = await dispatcher.run([call("plain"), call("wait", seconds=0)])
+            assert [Status.ERROR, Status.OK] == [result.status for result in turn]
+            assert "2 calls that could not be stopped are still busy" in turn[0].content()
+            release.set()
+            while (turn := await dispatcher.run([call("plain")]))[0].value != "ran":  # noqa: ASYNC110
+                await asyncio.sleep(0)  # the threads are about to tell that they ended
+            await dispatcher.aclose()
+
+    asyncio.run(main())
