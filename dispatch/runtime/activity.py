@@ -5,6 +5,7 @@ Nothing here waits or decides. A virtual clock looks at it: time must not jump o
 
 from __future__ import annotations
 
+import os
 import threading
 
 
@@ -20,5 +21,11 @@ class Activity:
         with self._lock:
             self.busy += change
 
+    def forked(self) -> None:
+        """In a child process, which has nothing of that."""
+        self._lock = threading.Lock()
+        self.busy = 0
+
 
 ACTIVITY = Activity()
+os.register_at_fork(after_in_child=ACTIVITY.forked)

@@ -47,6 +47,7 @@ class Attempts:
         self._ended = ended
         self._late = late
         self._running: asyncio.Task[Any] | None = None
+        self._prepared = False
 
     async def wrapped(self, middleware: Handler, call: ToolCall, context: CallContext) -> Any:
         """Run the whole stack; ends only once no attempt runs any more, whatever was left open.
@@ -80,9 +81,9 @@ class Attempts:
     async def _attempt(self) -> Any:
         call, tool = self._call, self._tool
         assert call.context is not None  # noqa: S101 - a wrapped call always has one
+        await self.prepare()
+        self._prepared = False
         call.context.attempt += 1
-        if call.context.attempt > 1:
-            await self._take_slots_again()
         if tool.is_async:
             return await tool.handler(**self._arguments)
         call.in_thread = True
@@ -93,6 +94,13 @@ class Attempts:
             pool=self._pool,
             ended=self._ended,
         )
+
+    async def prepare(self) -> None:
+        """Have the slots and rates of the next attempt; the first one has them already."""
+        context = self._call.context
+        if context is not None and context.attempt > 0 and not self._prepared:
+            await self._take_slots_again()
+        self._prepared = True
 
     async def _take_slots_again(self) -> None:
         scope = self._call.scope

@@ -103,6 +103,7 @@ class CallContext:
         self.raised: BaseException | None = None
         self.at_fault = ""
         self.invoke: Callable[[], Awaitable[Any]]
+        self.prepare: Callable[[], Awaitable[None]] | None = None
         self._of_turn = None if scope is None or ground is None else (scope, ground)
         self.grace = grace
         self._tell = tell
@@ -185,6 +186,11 @@ class CallContext:
             raise TypeError(f"on_rollback takes a function and its arguments, not {function!r}")
         scope, ground = self._turn_of_call
         ground.compensate(scope.position, function, args, kwargs)
+
+    async def has_slots(self) -> None:
+        """Wait until the next attempt has its slots and rates. For middleware."""
+        if self.prepare is not None:
+            await self.prepare()
 
     def time_out(self, reason: str) -> None:
         """Stop this call as its time limit would. For middleware that limits attempts."""

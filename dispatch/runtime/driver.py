@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
+from dataclasses import replace
 
-from dispatch.call import Status, ToolResult
+from dispatch.call import FailureKind, Status, ToolResult
+from dispatch.core.books import Duplicates
 from dispatch.core.life import TURN, Action, CallState, Do
 from dispatch.core.turn import TurnMachine
 from dispatch.runtime import grouping
@@ -29,6 +31,7 @@ from dispatch.runtime.hosting import Hosting
 from dispatch.runtime.inbox import Inbox
 from dispatch.runtime.nesting import Scope
 from dispatch.runtime.place import place_of
+from dispatch.runtime.resuming import Answers
 from dispatch.runtime.running import RunningCall
 from dispatch.runtime.running_turn import RunningTurn
 from dispatch.runtime.settings import TurnSettings
@@ -130,8 +133,7 @@ class Driver:
         admitted = grouping.refuse(self.turn.settings, admitted, undoable=undoable)
         call = RunningCall(admitted, len(self.turn.calls), self.turn.now, variables)
         if self.turn.settings.answers is not None:
-            earlier, table = self.turn.calls, self.turn.place.table
-            call.began, call.answer = self.turn.settings.answers.take(admitted, earlier, table)
+            self._answer(call, self.turn.settings.answers)
         self.turn.calls.append(call)
         position = grouping.submit(self.machine, self.turn.settings, call)
         self.turn.tell(position, CallState.PLANNED)
@@ -142,6 +144,18 @@ class Driver:
                 timeout, self._inbox.post, self.turn.time_out, position, reason
             )
         return position
+
+    def _answer(self, call: RunningCall, answers: Answers) -> None:
+        """Answer the call from an earlier turn, if that can be done."""
+        turn = self.turn
+        table = turn.place.table if turn.place.parent is None else None
+        answer = answers.take(call, turn.calls, table, turn.settings)
+        if answer is not None:
+            call.answer, call.began, call.began_in = answer.result, answer.began, answer.table
+        elif turn.settings.duplicates is Duplicates.REJECT and answers.gave(call):
+            message = "the same as an earlier call, whose result stands; ask again later"
+            refused = FailureKind.DUPLICATE
+            call.admitted = replace(call.admitted, refusal=refused, message=message)
 
     def close(self) -> None:
         """No more calls will come."""

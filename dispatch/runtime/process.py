@@ -33,7 +33,10 @@ DRAIN = 0.1
 """Seconds that output may still come once the leader has exited, and again once all is killed."""
 
 _live: dict[int, ProcessTree] = {}
-"""The groups that were not killed yet: their ids are theirs, for nobody has reaped them."""
+"""What has not ended with all that descends from it.
+
+The id of a group that was not killed yet is its own, for nobody has reaped its leader.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +186,7 @@ class _Child:
         self._eof = self._loop.create_future()
         self._killed = threading.Event()
         self._killing = threading.Lock()
+        self._terminating: threading.Thread | None = None
         os.set_blocking(source, False)
         self._loop.add_reader(source, self._read)
         name = f"dispatch-process-{process.pid}"
@@ -232,9 +236,11 @@ class _Child:
         if self._timer is None and not self._killed.is_set():
             self.stopped = reason
             self._timer = self._loop.call_later(self._grace, self._kill)
+            self._terminating = threading.Thread(target=self._terminate, daemon=True)
             try:
-                threading.Thread(target=self._terminate, daemon=True).start()
+                self._terminating.start()
             except RuntimeError:  # no more threads: the loop waits for it
+                self._terminating = None
                 self._terminate()
 
     def _terminate(self) -> None:
@@ -258,7 +264,7 @@ class _Child:
         with self._killing:
             if not self._killed.is_set():
                 _signal_group(self.process.pid, signal.SIGKILL)
-                _live.pop(self.process.pid, None)
+                self.tree.group_is_killed = True
                 self._killed.set()
 
     def _read(self) -> None:
@@ -282,8 +288,13 @@ class _Child:
         self._killed.wait()
         self.process.wait()
         _await_group(pid)
-        self.tree.end()
-        self._tell(self._reaped)
+        try:
+            self.tree.end()
+            if self._terminating is not None:
+                self._terminating.join()
+        finally:
+            _live.pop(pid, None)
+            self._tell(self._reaped)
 
     def _tell(self, future: asyncio.Future[None]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop may be closed already
@@ -297,7 +308,8 @@ def _signal_group(group: int, number: int) -> None:
 
 def _kill_live() -> None:
     for group, tree in list(_live.items()):
-        _signal_group(group, signal.SIGKILL)
+        if not tree.group_is_killed:
+            _signal_group(group, signal.SIGKILL)
         tree.end()
 
 

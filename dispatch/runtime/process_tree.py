@@ -50,21 +50,21 @@ class Seen:
 
         try:
             return self.process.is_running() and self.process.status() != psutil.STATUS_ZOMBIE
-        except psutil.Error:
+        except (psutil.Error, OSError):
             return False
 
     def send(self, number: signal.Signals, *, but: int = 0) -> None:
         """Signal it, unless it has ended or is in the group `but`."""
         import psutil
 
-        with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):
+        with contextlib.suppress(psutil.Error, OSError):
             if os.getpgid(self.process.pid) != but:
                 self.process.send_signal(number)
 
     def __str__(self) -> str:
         import psutil
 
-        with contextlib.suppress(psutil.Error):
+        with contextlib.suppress(psutil.Error, OSError):
             return f"{self.process.pid} ({self.process.name()})"
         return str(self.process.pid)
 
@@ -86,8 +86,13 @@ class Census:
                 self._last = tuple(_everybody())
             return self._last
 
+    def forked(self) -> None:
+        """In a child process: nobody else is in here any more."""
+        self._lock = threading.Lock()
+
 
 _census = Census()
+os.register_at_fork(after_in_child=_census.forked)
 
 
 class ProcessTree:
@@ -98,6 +103,7 @@ class ProcessTree:
 
     def __init__(self) -> None:
         self.survivors: tuple[str, ...] = ()
+        self.group_is_killed = False
         self._mark = f"{MARK}{secrets.token_hex(8)}"
         self._seen: dict[psutil.Process, Seen] = {}
 
@@ -127,13 +133,18 @@ class ProcessTree:
         """Kill all that is left, and wait until it is gone, at most `PATIENCE`."""
         deadline = time.monotonic() + PATIENCE
         pause = STEP
-        self.look()
-        while (left := self._alive()) and time.monotonic() < deadline:
-            self.signal(signal.SIGKILL)
-            time.sleep(pause)
-            pause *= 2
+        known = -1
+        while known != len(self._seen) or self._alive():
+            known = len(self._seen)
             self.look()
-        self.survivors = tuple(map(str, left))
+            self.signal(signal.SIGSTOP)  # what stands still starts nothing new meanwhile
+            self.signal(signal.SIGKILL)
+            if time.monotonic() > deadline:
+                break
+            if self._alive():
+                time.sleep(pause)
+                pause *= 2
+        self.survivors = tuple(map(str, self._alive()))
 
     def _alive(self) -> list[Seen]:
         return [one for one in list(self._seen.values()) if one.is_alive]
@@ -145,7 +156,20 @@ def _everybody() -> Iterator[Seen]:
         return
     import psutil
 
-    for process in psutil.process_iter():
+    try:
+        everybody = list(psutil.process_iter())
+    except OSError:  # no descriptor is free: what is known already must do
+        return
+    for process in everybody:
         with contextlib.suppress(psutil.Error, OSError):
-            marks = frozenset(name for name in process.environ() if name.startswith(MARK))
-            yield Seen(process, process.ppid(), marks)
+            yield Seen(process, process.ppid(), _marks(process))
+
+
+def _marks(process: psutil.Process) -> frozenset[str]:
+    """Its marks; of one whose environment is nobody's business, none."""
+    import psutil
+
+    try:
+        return frozenset(name for name in process.environ() if name.startswith(MARK))
+    except (psutil.Error, OSError):
+        return frozenset()

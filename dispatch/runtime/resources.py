@@ -21,7 +21,7 @@ from dispatch.runtime.futures import resolve
 from dispatch.runtime.nesting import PARENT, Scope, current
 
 MAX_MODES = 16
-REMEMBERED = 1024
+REMEMBERED = 2048
 """Of so many changes the table knows what they touched."""
 
 
@@ -82,7 +82,7 @@ class ResourceTable:
         self._modes: set[str] = set()
         self._abandoned: dict[int, Abandoned] = {}
         self.changes = 0
-        """How often claims were granted that may change something; may be read at any time."""
+        """How often claims that may change something were granted or given back."""
         self._changed: deque[tuple[Claim, ...]] = deque(maxlen=REMEMBERED)
 
     @asynccontextmanager
@@ -223,6 +223,9 @@ class ResourceTable:
         with self._lock:
             if self._claimants.pop(ticket, None) is None:
                 return  # taken out before: a deadlock's victim, or its loop was closed
+            known = self._machine.tickets.get(ticket)
+            if known is not None and known.granted:
+                self._note(known.claims)  # it may have changed things until now
             self._machine.leave(ticket)
             self._abandoned.pop(ticket, None)
             told = self._news()
@@ -254,7 +257,7 @@ class ResourceTable:
             return count > REMEMBERED or any(conflict(one, claims) for one in latest)
 
     def _note(self, claims: tuple[Claim, ...]) -> None:
-        """These claims were granted."""
+        """These claims were granted, or are given back."""
         touched = tuple(c for c in claims if c.mode != READ and c.key[:1] != (TOOL,))
         if touched:
             self.changes += 1

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextvars import Context
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from dispatch.call import Failure, FailureKind, Phase, Status, ToolCall, ToolResult
 from dispatch.core.life import CallRecord
@@ -24,6 +25,9 @@ from dispatch.runtime.nesting import PARENT, Scope
 from dispatch.runtime.rollback import Undone
 from dispatch.runtime.threads import WorkerPool
 
+if TYPE_CHECKING:
+    from dispatch.runtime.resources import ResourceTable
+
 SHOWN_VALUE = (Status.OK, Status.ROLLED_BACK)
 SHOWN_PARTIAL = (Status.CANCELLED, Status.TIMED_OUT, Status.UNKNOWN)
 
@@ -38,6 +42,8 @@ class RunningCall:
         "asked",
         "asking",
         "began",
+        "began_in",
+        "claimed",
         "context",
         "gate_token",
         "grace",
@@ -78,7 +84,9 @@ class RunningCall:
         self.answer: ToolResult | None = None
         """What an earlier turn has answered in its place."""
         self.began = 0
-        """How often the table had changed when it started."""
+        """How often the table had changed when it started; `began_in` is another one's table."""
+        self.began_in: ResourceTable | None = None
+        self.claimed = admitted.claims
         self.asked: float | None = None
         self.allowed: float | None = None
         self.ordered: float | None = None
@@ -150,7 +158,7 @@ class RunningCall:
             self.context.attempt = 0
             self.in_thread = False
             attempts = Attempts(self, tool, arguments, pool=pool, ended=ended, late=late)
-            self.context.invoke = attempts
+            self.context.invoke, self.context.prepare = attempts, attempts.prepare
             wrapped = {"middleware": middleware, "call": self.call, "context": self.context}
             self.invocation = TaskInvocation(loop, attempts.wrapped, wrapped, self.variables, done)
         elif tool.is_async:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import queue
 import threading
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
+from weakref import WeakSet
 
 from dispatch.errors import ToolError
 from dispatch.runtime.activity import ACTIVITY
@@ -28,6 +30,7 @@ T = TypeVar("T")
 Work = Callable[[], object]
 
 _idle: set[threading.Thread] = set()
+_pools: WeakSet[WorkerPool] = WeakSet()
 
 
 def is_idle_worker(thread: threading.Thread) -> bool:
@@ -40,10 +43,15 @@ class WorkerPool:
 
     def __init__(self, name: str = "dispatch-worker") -> None:
         self._name = name
+        self._made = 0
+        self.begin()
+        _pools.add(self)
+
+    def begin(self) -> None:
+        """Have no threads: at first, and in a child process, which has none of its parent's."""
         self._lock = threading.Lock()
         self._queue: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._idle = 0
-        self._made = 0
         self._stuck = 0
 
     def submit(self, work: Work) -> None:
@@ -106,6 +114,16 @@ class WorkerPool:
                     self._idle -= 1
                     return None
         return self._queue.get()  # counted as idle no more: work for this thread is on its way
+
+
+def _forked() -> None:
+    """In a child process."""
+    _idle.clear()
+    for pool in _pools:
+        pool.begin()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 async def run_apart(pool: WorkerPool, function: Callable[[], T]) -> T:

@@ -169,9 +169,6 @@ class Turn:
         running = self._running
         running.close()
         await self._settled(running)
-        if running.turn.fatal is not None:
-            running.turn.fatal.turn = self._result  # type: ignore[attr-defined]
-            raise running.turn.fatal
         return self._whole()
 
     async def run(self, calls: Iterable[ToolCall]) -> TurnResult:
@@ -193,7 +190,10 @@ class Turn:
         if self._result is None or self._driver is None:
             raise UsageError("a turn can be resumed once it is over; stop or finish it first")
         turn = self._driver.turn
-        return Answers(turn.place.table, zip(turn.calls, self._result, strict=True))
+        if turn.place.may_be_undone:
+            raise UsageError("what this turn did may be undone by the turn that it is nested in")
+        ran = zip(turn.calls, self._result, strict=True)
+        return Answers(turn.place.table, ran, self._settings.answers)
 
     async def over(self) -> None:
         """Wait until every call has its result, from any loop. Cancelling it changes nothing."""
@@ -238,21 +238,26 @@ class Turn:
     async def _settled(self, running: Driver) -> None:
         """Wait until every call has its result, also while being cancelled; then raise.
 
-        A turn that is nested in a call then waits for the slots of that call.
+        What must end the program goes before a cancel. A turn that is nested in a call then waits
+        for the slots of that call.
         """
         running.close()
+        ending: BaseException | None = None
         try:
             if self._result is None:
                 await self._over.wait()
             if self._parent is not None:
                 await self._parent.going_on()
         except asyncio.CancelledError as error:
+            ending = error
             running.stop(Status.CANCELLED, _reason(error))
             await self._stopped()
             if self._parent is not None:
                 await self._parent.going_on()
-            error.turn = self._result  # type: ignore[attr-defined]
-            raise
+        ending = running.turn.fatal or ending
+        if ending is not None:
+            ending.turn = self._result  # type: ignore[attr-defined]
+            raise ending
 
     async def _stopped(self) -> None:
         """Wait for the end of a turn that was stopped, whoever cancels however often meanwhile."""

@@ -9,10 +9,12 @@ and loom. Callbacks that belong to no task keep their order, as asyncio promises
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import Callable, Coroutine, Iterable
 from contextvars import Context
 from typing import Any, TypeVarTuple
+from weakref import WeakKeyDictionary
 
 from dispatch.testing.clock import VirtualTimeLoop
 
@@ -33,7 +35,9 @@ class ExplorerLoop(VirtualTimeLoop):
         self.steps = 0
         self.before_step: Callable[[int], object] = lambda step: None
         self._random = random.Random(seed)  # noqa: S311 - no secret
-        self._ready_tasks: list[tuple[Context | None, Callable[..., object], tuple[Any, ...]]] = []
+        self._waiting: list[tuple[int, Context | None, Callable[..., object], tuple[Any, ...]]] = []
+        self._count = itertools.count()
+        self._numbers: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
         super().__init__()
 
     def call_soon(
@@ -43,17 +47,21 @@ class ExplorerLoop(VirtualTimeLoop):
         context: Context | None = None,
     ) -> asyncio.Handle:
         """Run a callback soon, and a step of a task when its turn has come."""
-        if not isinstance(getattr(callback, "__self__", None), asyncio.Task):
+        task = getattr(callback, "__self__", None)
+        if not isinstance(task, asyncio.Task):
             return super().call_soon(callback, *args, context=context)
-        self._ready_tasks.append((context, callback, args))
+        if task not in self._numbers:
+            self._numbers[task] = next(self._count)
+        self._waiting.append((self._numbers[task], context, callback, args))
         return super().call_soon(self._go_on)
 
     def _go_on(self) -> None:
         if self._random.random() < OTHERS_FIRST:
             super().call_soon(self._go_on)
             return
-        chosen = self._random.randrange(len(self._ready_tasks))
-        context, step, args = self._ready_tasks.pop(chosen)
+        self._waiting.sort(key=lambda waiting: waiting[0])  # asyncio wakes sets of tasks
+        chosen = self._random.randrange(len(self._waiting))
+        _, context, step, args = self._waiting.pop(chosen)
         self.steps += 1
         self.before_step(self.steps)
         if context is None:
@@ -130,4 +138,4 @@ def _run(
             if factory is None:
                 raise RuntimeError("eager tasks need Python 3.12 or newer")
             runner.get_loop().set_task_factory(factory)
-        runner.run(main())
+        runner.get_loop().run_until_complete(main())  # Ctrl-C is not turned into a cancel

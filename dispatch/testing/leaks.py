@@ -27,10 +27,11 @@ class assert_no_leaks:  # noqa: N801 - used like a function
         limits: Limits of which no slot may be taken afterwards.
         within: Real seconds that it may take to end.
 
-    Looks at the tasks of the running loop, threads (idle workers, which end by themselves, aside),
-    child processes (zombies too) and open file descriptors; the last two where `/proc` tells of
-    them. What was there before does not count. Raises `AssertionError` that lists what is left,
-    also where the body raised, with that as its cause.
+    Looks at the tasks of the running loop, threads (idle workers aside, and those of the loop's
+    default executor, which stay), child processes (zombies too) and open file descriptors; the last
+    two where `/proc` tells of them. What was there before does not count. Raises `AssertionError`
+    that lists what is left, also where the body raised, with that as its cause; what must end the
+    program (`KeyboardInterrupt`) goes on with a note instead.
     """
 
     def __init__(
@@ -69,13 +70,16 @@ class assert_no_leaks:  # noqa: N801 - used like a function
         await asyncio.sleep(0)
         while self._left() and time.monotonic() < deadline:
             time.sleep(STEP)  # noqa: ASYNC251 - real time, also where the loop's is virtual
-            await asyncio.sleep(0)
+            await asyncio.sleep(STEP)
         self._complain(error)
 
     def _complain(self, error: BaseException | None) -> None:
         left = self._left()
         if left:
             told = "\n".join(f"- {one}" for one in left)
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                error.add_note(f"left behind:\n{told}")
+                return
             raise AssertionError(f"left behind:\n{told}") from error
 
     def _left(self) -> list[str]:
@@ -98,7 +102,7 @@ def _things() -> dict[object, str]:
         if not is_idle_worker(thread) and not thread.name.startswith("asyncio_"):
             found[thread] = f"thread {thread.name}"
     found.update((("process", pid), f"process {pid}: {what}") for pid, what in _children())
-    found.update((("file", number), f"descriptor {number}: {to}") for number, to in _files())
+    found.update((("file", number, to), f"descriptor {number}: {to}") for number, to in _files())
     return found
 
 

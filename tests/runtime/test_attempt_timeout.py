@@ -6,7 +6,18 @@ from typing import Any
 
 import pytest
 
-from dispatch import CallContext, Dispatcher, FailureKind, Phase, Status, ToolCall, TurnResult, tool
+from dispatch import (
+    CallContext,
+    Dispatcher,
+    FailureKind,
+    Limits,
+    Phase,
+    Rate,
+    Status,
+    ToolCall,
+    TurnResult,
+    tool,
+)
 from dispatch.middleware import AttemptTimedOut, AttemptTimeout
 from dispatch.runtime.middleware import Handler
 from dispatch.testing import assert_no_leaks, refusing, run_in_virtual_time, stuck
@@ -109,8 +120,39 @@ def test_a_thread_that_cannot_be_stopped_does_not_outlive_its_limit_for_the_turn
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("limits", [{"seconds": 0}, {"seconds": 5, "per_tool": {"ask": -1}}])
+@pytest.mark.parametrize(
+    "limits", [{"seconds": 0}, {"seconds": None}, {"seconds": 5, "per_tool": {"ask": -1}}]
+)
 def test_a_limit_must_be_above_zero(limits: dict[str, Any]) -> None:
     """The one that is not is named."""
     with pytest.raises(ValueError, match=r"(seconds|per_tool\['ask'\]) must be above 0 seconds"):
         AttemptTimeout(**limits)
+
+
+def test_waiting_for_slots_and_rates_is_no_part_of_an_attempt() -> None:
+    """The second attempt waits a minute for its rate, and then has its five seconds."""
+
+    class Retry:
+        def __init__(self, following: Handler) -> None:
+            self.following = following
+
+        async def __call__(self, call: ToolCall, context: CallContext) -> Any:
+            try:
+                return await self.following(call, context)
+            except ValueError:
+                return await self.following(call, context)
+
+    ran: list[float] = []
+
+    @tool(safe_parallel=True)
+    async def fails_at_first() -> str:
+        ran.append(asyncio.get_running_loop().time())
+        if len(ran) == 1:
+            raise ValueError
+        await asyncio.sleep(4)
+        return "fine"
+
+    limits = Limits(8, rates={"fails_at_first": Rate(1, 60)})
+    dispatcher = Dispatcher([fails_at_first], limits=limits, middleware=[Retry, AttemptTimeout(5)])
+    turn = run_in_virtual_time(dispatcher.run([call("fails_at_first")]))
+    assert ([("ok", 64.0)], [0.0, 60.0], 2) == (told(turn), ran, turn[0].attempts)

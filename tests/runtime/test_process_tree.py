@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -167,3 +168,52 @@ def of_these_rounds() -> list[psutil.Process]:
             if process.environ().get("ROUNDS") == str(os.getpid()):
                 found.append(process)
     return found
+
+
+CHAIN = """
+import os, time
+if not os.fork():
+    end = time.monotonic() + 6
+    while time.monotonic() < end:
+        if os.fork():
+            os._exit(0)
+        os.setsid()
+        time.sleep(0.001)
+"""
+
+
+async def test_a_chain_of_short_lived_daemons_is_ended_or_told(tmp_path: Path) -> None:
+    """Each starts the next one in a session of its own and is gone: no look finds the same."""
+    file = tmp_path / "chain.py"
+    file.write_text(CHAIN)
+    env = {**os.environ, "ROUNDS": str(os.getpid())}
+    result = await run_process([sys.executable, str(file)], env=env)
+    assert bool(result.survivors) == bool(of_these_rounds())
+
+
+async def test_a_system_that_cannot_be_looked_at_keeps_no_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No descriptor is free at the end of a process: its call ends all the same."""
+
+    def broken() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(psutil, "process_iter", broken)
+    result = await asyncio.wait_for(run_process(sh("echo up")), 10)
+    assert "up\n" == result.output
+
+
+async def test_a_process_whose_environment_is_hidden_is_known_by_its_parent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As that of an agent for keys: a cancel ends it though it left the session."""
+
+    def denied(process: psutil.Process) -> None:
+        raise psutil.AccessDenied(process.pid)
+
+    monkeypatch.setattr(psutil.Process, "environ", denied)
+    script = "setsid sh -c 'echo $$ > tmp; mv tmp pid; exec sleep 30' & wait"
+    ready = tmp_path / "pid"
+    await cancelled_when(ready.exists, script, cwd=tmp_path)
+    assert not is_running(int(ready.read_text()))

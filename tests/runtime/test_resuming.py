@@ -1,6 +1,7 @@
 """A turn that goes on where an earlier one ended: what has run does not run again."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -212,12 +213,19 @@ def test_each_result_answers_one_call() -> None:
     assert [0, 1] == [result.attempts for result in run_in_virtual_time(main())]
 
 
-def test_a_call_that_failed_by_itself_is_answered_and_one_that_never_ran_is_not() -> None:
-    """An error is an answer; a refusal, a time-out and what was skipped are tried again."""
+@pytest.mark.parametrize("dependents", ["run", "skip"])
+def test_a_call_that_failed_by_itself_is_answered_and_one_that_never_ran_is_not(
+    dependents: str,
+) -> None:
+    """An error is an answer; a refusal, a time-out and what was skipped are tried again.
+
+    Where dependents are skipped the failure must happen again, or nothing stands behind it.
+    """
     pages = Pages()
+    second = "skipped" if dependents == "skip" else "ok"
 
     async def main() -> TurnResult:
-        dispatcher = pages.dispatcher(dependents="skip")
+        dispatcher = pages.dispatcher(dependents=dependents)
         calls = [
             ToolCall("f", "fail", {"page": "a"}),
             ToolCall("s", "put", {"page": "b", "text": "x"}, after=("f",)),
@@ -225,14 +233,15 @@ def test_a_call_that_failed_by_itself_is_answered_and_one_that_never_ran_is_not(
             ToolCall("w", "put", {"page": 7}),
         ]
         earlier = await dispatcher.run(calls)
-        assert ["error", "skipped", "timed_out", "error"] == statuses(earlier)
+        assert ["error", second, "timed_out", "error"] == statuses(earlier)
         pages.ran.clear()
         return await dispatcher.run(calls, resume=earlier)
 
     turn = run_in_virtual_time(main())
-    assert ["error", "skipped", "timed_out", "error"] == statuses(turn)
-    assert [0, 0, 1, 0] == [result.attempts for result in turn]
-    assert ["put y"] == pages.ran
+    assert ["error", second, "timed_out", "error"] == statuses(turn)
+    skips = dependents == "skip"
+    assert [int(skips), 0, 1, 0] == [result.attempts for result in turn]
+    assert {"put y", *(["fail"] if skips else [])} == set(pages.ran)
     assert "[error] no such page" == turn[0].content()
 
 
@@ -318,3 +327,124 @@ async def test_what_cannot_be_resumed_is_said() -> None:
     outer = await Dispatcher([inner]).run([ToolCall("", "inner", {})], policy=AllOrNothing())
     assert "may yet be undone" in outer[0].content()
     assert (await Dispatcher([inner]).run([ToolCall("", "inner", {})]))[0].ok
+
+
+def test_what_a_turn_above_undid_is_no_answer() -> None:
+    """A turn nested in a call of a group that failed cannot be resumed from."""
+    pages = Pages()
+    kept: list[TurnResult] = []
+
+    @tool(safe_parallel=True)
+    async def agent(context: CallContext) -> None:
+        kept.append(await pages.dispatcher().run([put("a", "one")]))
+
+    async def main() -> None:
+        dispatcher = Dispatcher([agent, *pages.dispatcher().toolbox.values()])
+        calls = [ToolCall("", "agent", {}), ToolCall("", "fail", {"page": "z"}, after=())]
+        await dispatcher.run(calls, policy=AllOrNothing())
+        with pytest.raises(UsageError, match="may be undone"):
+            dispatcher.turn(resume=kept[0])
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("duplicates", ["coalesce", "reject"])
+def test_copies_stay_copies(duplicates: str) -> None:
+    """Two equal calls of which the earlier turn had one or both: it was paid once, and stays so."""
+    pages = Pages()
+
+    async def main() -> None:
+        dispatcher = pages.dispatcher(duplicates=duplicates)
+        both = [put("a", "one"), put("a", "one")]
+        for earlier in (await dispatcher.run(both[:1]), await dispatcher.run(both)):
+            pages.ran.clear()
+            turn = await dispatcher.run(both, resume=earlier)
+            assert ["ok", "ok" if duplicates == "coalesce" else "error"] == statuses(turn)
+            assert [] == pages.ran
+
+    run_in_virtual_time(main())
+
+
+def test_a_ref_to_another_value_is_another_call() -> None:
+    """The ids are the same and what they stand for is not: it runs, with the new value."""
+    pages = Pages()
+
+    async def main() -> list[TurnResult]:
+        dispatcher = pages.dispatcher()
+        send = ToolCall("c1", "put", {"page": "out", "text": Ref("c0"), "seconds": 1.0})
+        earlier = await dispatcher.run([put("a", "A"), put("b", "B")])
+        earlier = await dispatcher.run([look("a", "c0"), send])
+        same = await dispatcher.run([look("a", "c0"), send], resume=earlier)
+        other = await dispatcher.run([look("b", "c0"), send], resume=earlier)
+        return [earlier, same, other]
+
+    earlier, same, other = run_in_virtual_time(main())
+    assert ["put A", "put A", "put B"] == [turn[1].value for turn in (earlier, same, other)]
+    assert [1, 0, 1] == [turn[1].attempts for turn in (earlier, same, other)]
+
+
+def test_the_same_name_in_another_folder_is_another_file(tmp_path: Path) -> None:
+    """Equal arguments under another root, or behind a link that leads elsewhere now: it runs."""
+    table = ResourceTable()
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "one")
+
+    @tool(writes="file:{path}")
+    async def save(path: str) -> None: ...
+
+    async def main() -> list[int]:
+        def dispatcher(root: Path) -> Dispatcher:
+            return Dispatcher([save], root=root, resources=table)
+
+        calls = [ToolCall("", "save", {"path": "f"})]
+        earlier = await dispatcher(tmp_path / "one").run(calls)
+        other = await dispatcher(tmp_path / "two").run(calls, resume=earlier)
+        same = await dispatcher(link).run(calls, resume=earlier)
+        link.unlink()
+        link.symlink_to(tmp_path / "two")
+        moved = await dispatcher(link).run(calls, resume=earlier)
+        return [turn[0].attempts for turn in (other, same, moved)]
+
+    assert [1, 0, 1] == run_in_virtual_time(main())
+
+
+def test_what_was_read_beside_a_writer_that_had_its_claims_already_is_read_again() -> None:
+    """A holder that was granted before the read and changed things after it."""
+    pages = Pages()
+
+    async def main() -> None:
+        table = ResourceTable()
+        dispatcher = pages.dispatcher(resources=table)
+        kept: list[TurnResult] = []
+
+        @tool(writes="page:{page}")
+        async def writer(page: str, context: CallContext) -> None:
+            pages.text[page] = "before"
+            kept.append(await dispatcher.run([look(page)]))
+            pages.text[page] = "after"
+            again = await dispatcher.run([look(page)], resume=kept[0])
+            assert "after" == again[0].value
+
+        await Dispatcher([writer], resources=table).run([ToolCall("", "writer", {"page": "a"})])
+        turn = await dispatcher.run([look("a")], resume=kept[0])
+        assert ("after", 1) == (turn[0].value, turn[0].attempts)
+
+    run_in_virtual_time(main())
+
+
+def test_a_resumed_turn_that_was_cut_short_hands_on_what_it_had_left() -> None:
+    """It never came to all of its calls; their answers are not lost."""
+    pages = Pages()
+
+    async def main() -> TurnResult:
+        dispatcher = pages.dispatcher()
+        calls = [put("a", "one"), put("b", "two")]
+        earlier = await dispatcher.run(calls)
+        async with dispatcher.turn(resume=earlier) as turn:
+            turn.submit(calls[0])  # and then the stream breaks off
+        return await dispatcher.run(calls, resume=turn)
+
+    assert [0, 0] == [result.attempts for result in run_in_virtual_time(main())]
+    assert ["put one", "put two"] == pages.ran

@@ -440,3 +440,31 @@ def test_threads_of_calls_that_were_given_up_are_replaced_up_to_a_bound(
             await dispatcher.aclose()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", ["the host fails", "the host is cancelled"])
+def test_what_must_end_the_program_goes_before_all_else(how: str) -> None:
+    """A tool raises `SystemExit` as it is stopped, because its host failed or was cancelled."""
+
+    @tool(safe_parallel=True)
+    async def quits() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            raise SystemExit(7)
+
+    async def main() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        async with Dispatcher([quits]).turn() as turn:
+            turn.submit(call("quits"))
+            await asyncio.sleep(1)
+            if how == "the host fails":
+                raise ValueError("the host fails")
+            task.cancel()
+            await asyncio.sleep(60)
+
+    with pytest.raises(SystemExit) as raised:
+        run_in_virtual_time(main())
+    turn = raised.value.turn  # type: ignore[attr-defined]
+    assert (7, ["cancelled"]) == (raised.value.code, [str(result.status) for result in turn])

@@ -1,4 +1,7 @@
+import os
 import threading
+
+import pytest
 
 from dispatch.runtime.threads import WorkerPool
 
@@ -30,6 +33,23 @@ def test_work_that_blocks_does_not_keep_other_work_waiting() -> None:
     barrier.wait(5)
     named = [t for t in threading.enumerate() if t.name.startswith("test-many")]
     assert all(thread.daemon for thread in named)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_process_has_threads_of_its_own() -> None:
+    """A fork copies the count of idle threads and not the threads: work in the child runs."""
+    pool = WorkerPool("test-fork")
+    done = threading.Event()
+    pool.submit(done.set)
+    assert done.wait(5)
+    while not pool._idle:  # the thread says it is idle a moment after the work
+        pass
+    child = os.fork()
+    if child == 0:
+        ran = threading.Event()
+        pool.submit(ran.set)
+        os._exit(0 if ran.wait(5) else 1)
+    assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def test_closing_lets_idle_threads_go() -> None:

@@ -1,6 +1,7 @@
 """The explorer itself: other seeds, other interleavings; the same seed, the same one."""
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -134,3 +135,31 @@ def test_what_must_end_the_program_comes_out() -> None:
     with pytest.raises(KeyboardInterrupt) as found:
         explore(scenario, seeds=[7])
     assert "seed 7" in found.value.__notes__[0]
+
+
+def test_sets_of_tasks_are_cancelled_in_one_order() -> None:
+    """A task group that breaks off cancels a set; the seed alone says who ends first."""
+
+    async def scenario() -> str:
+        ended: list[str] = []
+
+        async def one(name: str) -> None:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.append(name)
+
+        with contextlib.suppress(ExceptionGroup):
+            async with asyncio.TaskGroup() as group:
+                for name in "abcdef":
+                    group.create_task(one(name))
+                await asyncio.sleep(1)
+                raise ValueError
+        return "".join(ended)
+
+    def run(seed: int) -> str:
+        with asyncio.Runner(loop_factory=lambda: ExplorerLoop(seed)) as runner:
+            return runner.run(scenario())
+
+    assert 1 == len({run(7) for _ in range(20)})
+    assert 1 < len({run(seed) for seed in range(20)})

@@ -159,3 +159,29 @@ def test_the_error_of_the_body_is_never_lost(leaks: bool) -> None:
         body()
     over.set()
     assert "body" == str(found.value.__cause__ or found.value)
+
+
+def test_an_interrupt_is_not_hidden_by_what_it_left() -> None:
+    """Ctrl-C ends a test run also where the test was in the middle of something."""
+    over = threading.Event()
+
+    def body() -> None:
+        with assert_no_leaks(within=0.01):
+            threading.Thread(target=over.wait).start()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as found:
+        body()
+    over.set()
+    assert "thread" in found.value.__notes__[0]
+
+
+def test_a_task_that_is_about_to_end_is_no_leak_in_virtual_time_either() -> None:
+    """Virtual time goes on while it is waited for."""
+
+    async def main() -> None:
+        async with assert_no_leaks():
+            task = asyncio.create_task(asyncio.sleep(0.01))
+        assert task.done()
+
+    run_in_virtual_time(main())
