@@ -468,3 +468,25 @@ def test_what_must_end_the_program_goes_before_all_else(how: str) -> None:
         run_in_virtual_time(main())
     turn = raised.value.turn  # type: ignore[attr-defined]
     assert (7, ["cancelled"]) == (raised.value.code, [str(result.status) for result in turn])
+
+
+def test_closing_waits_for_the_results_of_what_it_stops() -> None:
+    """A tool takes a while to clean up: when `aclose` returns, its turn has its result."""
+
+    @tool(safe_parallel=True)
+    async def cleans_up() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.25)
+
+    async def main() -> tuple[float, bool]:
+        dispatcher = Dispatcher([cleans_up], grace=0.5)
+        running = asyncio.ensure_future(dispatcher.run([call("cleans_up")]))
+        await asyncio.sleep(1)
+        await dispatcher.aclose()
+        closed = asyncio.get_running_loop().time()
+        await asyncio.sleep(0)
+        return closed, running.done()
+
+    assert (1.25, True) == run_in_virtual_time(main())
