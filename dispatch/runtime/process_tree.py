@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,7 +31,11 @@ STEP = 0.002
 @cache
 def has_psutil() -> bool:
     """Whether processes can be looked at."""
-    return find_spec("psutil") is not None
+    try:
+        import psutil  # noqa: F401 - now: later there may be no descriptor left to load it with
+    except ImportError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +117,12 @@ class ProcessTree:
         return {**(os.environ if given is None else given), self._mark: "1"}
 
     def look(self, leader: int = 0) -> None:
-        """Remember all descendants there are; while the leader lives, those without a mark too."""
+        """Remember all descendants: those with the mark, and those below one that is alive.
+
+        The leader counts as alive where it is given.
+        """
         everybody = _census.take()
-        below = {leader} - {0}
+        below = {one.process.pid for one in self._alive()} | ({leader} - {0})
         while found := [one for one in everybody if self._is_new(one, below)]:
             below.update(one.process.pid for one in found)
             self._seen.update((one.process, one) for one in found)

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -43,6 +43,15 @@ def children() -> list[str]:
 
 def open_files() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_on() -> Iterator[None]:
+    """A call that was cancelled twice has returned before its process was reaped, by a thread."""
+    yield
+    for thread in threading.enumerate():
+        if thread.name.startswith("dispatch-process-"):
+            thread.join(10)
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -35,6 +35,9 @@ time.sleep({HELD_PIPE})
 """A process with a child with a child with a child; each writes its number and sleeps."""
 
 
+WAIT = "while [ ! -e pid ]; do sleep 0.01; done; cat pid"
+
+
 @pytest.fixture
 def deep(tmp_path: Path) -> Path:
     file = tmp_path / "deep.py"
@@ -64,14 +67,16 @@ async def test_a_tree_is_gone_whatever_it_does(deep: Path, manners: str, apart: 
     "script",
     [
         "setsid sleep 30 & echo $!",
-        "setsid sh -c 'echo $$; exec sleep 30' & sleep 0.2",
-        "setsid sh -c 'setsid sleep 30 & echo $!; exit' & sleep 0.3",
+        f"setsid sh -c 'echo $$ >tmp; mv tmp pid; exec sleep 30' & {WAIT}",
+        f"setsid sh -c 'setsid sleep 30 & echo $! >tmp; mv tmp pid' & {WAIT}",
     ],
 )
-async def test_what_left_the_session_does_not_outlive_a_call_that_ends(script: str) -> None:
+async def test_what_left_the_session_does_not_outlive_a_call_that_ends(
+    script: str, tmp_path: Path
+) -> None:
     """J3: not even a daemon whose parents are gone; and the call does not wait for it."""
     before = time.monotonic()
-    result = await run_process(sh(script))
+    result = await run_process(sh(script), cwd=tmp_path)
     assert time.monotonic() - before < 10
     assert not is_running(int(result.output))
     assert () == result.survivors
@@ -124,6 +129,23 @@ async def test_what_cannot_be_killed_is_told(monkeypatch: pytest.MonkeyPatch) ->
     for process in psutil.process_iter(["cmdline"]):
         if process.info["cmdline"] == ["sleep", "30"]:
             process.kill()
+
+
+async def test_what_one_that_was_seen_starts_later_is_found_without_its_mark(
+    tmp_path: Path,
+) -> None:
+    """It ignores SIGTERM, has no mark, and has a child after everybody was looked at."""
+    late = "trap 'setsid sleep 30 & echo $! > tmp2; mv tmp2 late' TERM"
+    inner = f"{late}; echo $$ > tmp; mv tmp pid; while :; do sleep 0.01; done"
+    script = 'env -i PATH=$PATH setsid sh -c "$0" & wait'
+    argv = ["/bin/sh", "-c", script, inner]
+    running = asyncio.create_task(run_process(argv, cwd=tmp_path, grace=1.0))
+    await until((tmp_path / "pid").exists)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    pids = [int((tmp_path / name).read_text()) for name in ("pid", "late")]
+    assert [False, False] == [is_running(pid) for pid in pids]
 
 
 async def test_a_stranger_with_the_same_name_is_left_alone() -> None:

@@ -10,6 +10,7 @@ from dispatch import (
     CancelToken,
     Dispatcher,
     FailureKind,
+    Limits,
     Phase,
     ResourceTable,
     Status,
@@ -490,3 +491,27 @@ def test_closing_waits_for_the_results_of_what_it_stops() -> None:
         return closed, running.done()
 
     assert (1.25, True) == run_in_virtual_time(main())
+
+
+def test_a_cancel_wins_over_a_slot_of_the_same_step() -> None:
+    """The slot is on its way when the token is cancelled: the call never starts."""
+    started: list[str] = []
+
+    @tool(safe_parallel=True)
+    def starts() -> None:  # in a thread: what is started there runs
+        started.append("started")
+
+    async def main() -> TurnResult:
+        limits, token = Limits(0), CancelToken()
+        running = asyncio.ensure_future(
+            Dispatcher([starts], limits=limits).run([call("starts")], token=token)
+        )
+        await asyncio.sleep(1)
+        limits.total = 1
+        token.cancel("stop")
+        turn = await running
+        assert (0, 0) == (limits.running, limits.waiting)
+        return turn
+
+    turn = run_in_virtual_time(main())
+    assert ([], 0, Status.CANCELLED) == (started, turn[0].attempts, turn[0].status)
