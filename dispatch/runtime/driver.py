@@ -141,7 +141,7 @@ class Driver:
         if timeout is not None and self.machine.calls[position].status is None:
             reason = f"timed out after {timeout:g} s"
             call.timer = self._loop.call_later(
-                timeout, self._inbox.post, self.turn.time_out, position, reason
+                timeout, self._inbox.post, self.turn.stop_one, position, Status.TIMED_OUT, reason
             )
         return position
 
@@ -169,6 +169,11 @@ class Driver:
     def stop(self, status: Status, reason: str) -> None:
         """Stop every call that has no result; later ones end at once. The first reason stays."""
         self.turn.stop(status, reason)
+        self.pump()
+
+    def stop_call(self, position: int, reason: str) -> None:
+        """Stop one call, if it has no result yet."""
+        self.turn.stop_one(position, Status.CANCELLED, reason)
         self.pump()
 
     def pump(self) -> None:

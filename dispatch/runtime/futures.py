@@ -8,6 +8,27 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
+class Signal:
+    """Wakes everybody who waits for it, each time it is set; costs nothing while nobody does."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[None] | None = None
+
+    async def wait(self) -> None:
+        """Wait until it is set the next time."""
+        if self._future is None:
+            self._future = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._future)
+
+    def set(self) -> None:
+        """Wake whoever waits now."""
+        if self._future is not None:
+            self._future.set_result(None)
+            self._future = None
+
+
 def resolve(future: asyncio.Future[T], value: T) -> None:
     """Set the future, unless it is done: cancelled, or set before."""
     if not future.done():

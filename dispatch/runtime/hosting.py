@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from dispatch.call import Status
 from dispatch.core.life import CallState
 from dispatch.runtime.holdings import Holdings
 from dispatch.runtime.nesting import Keeper, Scope
@@ -79,7 +80,7 @@ class Hosting:
 
     def time_out(self, position: int, reason: str) -> None:
         """Stop the call as its time limit would."""
-        self._inbox.hand(self._turn.time_out, position, reason)
+        self._inbox.hand(self._turn.stop_one, position, Status.TIMED_OUT, reason)
 
     def compensate(
         self, position: int, function: Callable[..., Any], args: Any, kwargs: Any

@@ -55,12 +55,12 @@ class RunningTurn:
         """Stop the turn because somebody cancelled it."""
         self.stop(Status.CANCELLED, reason)
 
-    def time_out(self, position: int, reason: str) -> None:
-        """Stop a call whose time is over."""
+    def stop_one(self, position: int, status: Status, reason: str) -> None:
+        """Stop a call: its time is over, or the host cancelled it. The first reason stays."""
         call, record = self.both(position)
         if record.asked is None:
             call.reason = reason
-        self.machine.stop(position, Status.TIMED_OUT)
+        self.machine.stop(position, status)
 
     def interrupted(self, error: BaseException) -> None:
         """A tool or a compensation raised what must end the program."""

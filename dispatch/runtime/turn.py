@@ -18,8 +18,9 @@ from dispatch.core.plan import Plan
 from dispatch.errors import TurnClosed, UsageError
 from dispatch.runtime.cancel import CancelToken
 from dispatch.runtime.driver import Driver
+from dispatch.runtime.ended import Ended
 from dispatch.runtime.fault import report
-from dispatch.runtime.futures import resolve
+from dispatch.runtime.futures import Signal, resolve
 from dispatch.runtime.nesting import Scope, current
 from dispatch.runtime.result import TurnResult
 from dispatch.runtime.resuming import Answers
@@ -55,9 +56,8 @@ class Turn:
         self._at_once = False
         self._parent: Scope | None = None
         self._driver: Driver | None = None
-        self._ended: list[ToolResult] = []
-        self._news = _Signal()
-        self._over = _Signal()
+        self._ended = Ended()
+        self._over = Signal()
         self._lock = threading.Lock()
         self._when_over: list[Callable[[], object]] = []
         self._result: TurnResult | None = None
@@ -131,6 +131,21 @@ class Turn:
         self._running.pump()
         return position
 
+    def cancel(self, position: int, reason: str = "the host cancelled it") -> None:
+        """Stop one call: at once if it never ran, else its tool gets its token, then is cancelled.
+
+        Nothing happens to a call that has its result. Its siblings go on.
+        """
+        self._with(position).stop_call(position, reason)
+
+    async def wait(self, position: int) -> ToolResult:
+        """Wait for the result of one call, as soon as it is final. Cancelling changes nothing.
+
+        Like `cancel`, it raises `UsageError` for a position that no call has.
+        """
+        self._with(position)
+        return await self._ended.of(position)
+
     def close(self) -> None:
         """End admission. The turn is over once every call has its result."""
         self._running.close()
@@ -149,15 +164,9 @@ class Turn:
         Results of an all-or-nothing group come when the turn is decided, in intent order. Any
         number of readers; a slow one never slows the turn, and a cancelled one just goes.
         """
-        running = self._running
-        seen = 0
-        while True:
-            while seen < len(self._ended):
-                yield self._ended[seen]
-                seen += 1
-            if running.machine.state in _DECIDED:
-                return
-            await self._news.wait()
+        self._running.check_thread()
+        async for result in self._ended.each():
+            yield result
 
     async def finish(self) -> TurnResult:
         """Close the turn, wait for every call, and return the results in intent order.
@@ -224,6 +233,12 @@ class Turn:
         self._driver.check_thread()
         return self._driver
 
+    def _with(self, position: int) -> Driver:
+        running = self._running
+        if not 0 <= position < len(running.turn.calls):
+            raise UsageError(f"the turn has no call {position}; `submit` returns the position")
+        return running
+
     def _submit(self, call: ToolCall) -> int:
         running = self._running
         if running.machine.state is not TurnState.OPEN:
@@ -268,11 +283,8 @@ class Turn:
 
     def _one_ended(self, result: ToolResult) -> None:
         machine = self._running.machine
-        if machine.state in _DECIDED:  # `_decided` comes next, and tells the rest in intent order
-            return
-        if machine.is_final(result.index):
-            self._ended.append(result)
-            self._news.set()
+        if machine.state not in _DECIDED and machine.is_final(result.index):
+            self._ended.add(result)
 
     def _decided(self) -> None:
         running, settings = self._running, self._settings
@@ -280,9 +292,7 @@ class Turn:
             self._timer.cancel()
         for forget in self._forget:
             forget()
-        told = {result.index for result in self._ended}
         results = self.snapshot()
-        self._ended += [result for result in results if result.index not in told]
         for group in running.machine.groups.by_name.values():
             if group.fault is not None:
                 report("the policy raised", group.fault, turn=self.id)
@@ -301,7 +311,7 @@ class Turn:
             when_over, self._when_over = self._when_over, []
         if self._parent is not None:
             self._parent.wake()
-        self._news.set()
+        self._ended.complete(results)
         self._over.set()
         for callback in when_over:
             with contextlib.suppress(RuntimeError):  # the loop of whoever waits is closed
@@ -322,25 +332,6 @@ class Turn:
     def _time_out(self) -> None:
         timeout = self._settings.timeout or 0.0
         self._running.stop(Status.TIMED_OUT, f"the turn timed out after {timeout:g} s")
-
-
-class _Signal:
-    """Wakes everybody who waits for it, each time it is set; costs nothing while nobody does."""
-
-    __slots__ = ("_future",)
-
-    def __init__(self) -> None:
-        self._future: asyncio.Future[None] | None = None
-
-    async def wait(self) -> None:
-        if self._future is None:
-            self._future = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._future)
-
-    def set(self) -> None:
-        if self._future is not None:
-            self._future.set_result(None)
-            self._future = None
 
 
 def _reason(error: asyncio.CancelledError) -> str:
