@@ -1,5 +1,6 @@
 # `make demo` and `make test` are the two commands of the README. Each makes the
 # virtual environment it needs, so a machine with Python >= 3.11, make and git is enough.
+# `make test-frameworks` tests each framework's adapter in an environment of its own.
 # `make exhaustive` and `make mutants` prove the core and its tests; see docs/inside.md.
 
 PYTHON ?= python3
@@ -7,13 +8,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test exhaustive mutants lint format clean
+.PHONY: demo test test-frameworks exhaustive mutants lint format clean
 
 demo: $(READY)
 	$(BIN)/dispatch demo
 
 test: $(READY)
 	$(BIN)/pytest -n auto
+
+test-frameworks: $(READY)
+	$(BIN)/python -m tests.frameworks
 
 exhaustive: $(READY)
 	$(BIN)/python -m tests.exhaustive

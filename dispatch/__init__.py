@@ -19,11 +19,13 @@ from dispatch.errors import (
     DispatcherClosed,
     DispatchError,
     InputError,
+    StreamBroken,
     ToolError,
     TurnClosed,
     UsageError,
 )
 from dispatch.events import CallEvent, TurnEvent
+from dispatch.media import Image
 from dispatch.refs import Ref
 from dispatch.runtime.cancel import CancelToken
 from dispatch.runtime.context import CallContext
@@ -57,6 +59,7 @@ __all__ = [
     "FailureKind",
     "Gate",
     "GateContext",
+    "Image",
     "InputError",
     "Limits",
     "Phase",
@@ -68,6 +71,7 @@ __all__ = [
     "ResourceTable",
     "Schedule",
     "Status",
+    "StreamBroken",
     "Tool",
     "ToolCall",
     "ToolConcurrency",

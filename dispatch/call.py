@@ -94,6 +94,7 @@ class ToolCall:
         after: Ids of calls that must settle first.
         tags: Labels whose limits this call counts against, beside its tool's own.
         timeout: Seconds from submission to result, waiting included; None means the default.
+        wire: What the adapter that read the call must know to answer it; nobody else looks at it.
     """
 
     id: str
@@ -102,6 +103,7 @@ class ToolCall:
     after: tuple[str, ...] = ()
     tags: frozenset[str] = frozenset()
     timeout: float | None = None
+    wire: object = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name, kind in (("after", tuple), ("tags", frozenset)):

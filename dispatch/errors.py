@@ -6,6 +6,7 @@
     │   ├── TurnClosed        a call was submitted after `close()`
     │   └── DispatcherClosed  a turn was started after `aclose()`
     ├── InputError            foreign data: a message or turn file that cannot be read
+    │   └── StreamBroken      a model's stream ended before its message did
     ├── Deadlock              a hold waits in a cycle, and is the one that fails
     ├── AttemptTimedOut       one attempt of a call took longer than it may
     ├── ToolError             raised *by* a tool: the text is what the model reads
@@ -47,6 +48,10 @@ class DispatcherClosed(UsageError):
 
 class InputError(DispatchError, ValueError):
     """Foreign data (a provider's message, a turn file) that cannot be read as tool calls."""
+
+
+class StreamBroken(InputError):
+    """A model's stream ended before its message was complete; its `turn` is what ran by then."""
 
 
 class Deadlock(DispatchError):

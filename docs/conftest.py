@@ -9,6 +9,9 @@ A page's blocks run in the order they are read, in one namespace and one empty f
 
 `sh`, `json` and `text` blocks are only read by people. No other language is allowed, so that no
 block escapes by a slip of its name.
+
+On the pages of providers, the SDKs find keys in the environment, and the address of a scripted
+model on loopback.
 """
 
 import contextlib
@@ -18,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -27,8 +31,27 @@ from sybil import Document, Example, Region, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 from sybil.parsers.markdown.lexers import FencedCodeBlockLexer, RawFencedCodeBlockLexer
 
+from tests.providers import Call, Step, serve
+
 HERE = Path(__file__).resolve().parent
 README = HERE.parent / "README.md"
+FRAMEWORKS = {"langgraph.md": "langgraph", "pydantic-ai.md": "pydantic_ai"}
+"""Pages that run where a framework is, which `make test-frameworks` sees to."""
+EDITS = (
+    Call("edit", {"path": "notes.txt", "old": "alpha", "new": "ALPHA"}, signature=b"opaque"),
+    Call("edit", {"path": "notes.txt", "old": "beta", "new": "BETA"}),
+    Call("read", {"path": "notes.txt"}),
+)
+PATCHES = (Call("patch", "alpha -> ALPHA", custom=True), *EDITS[1:])
+LAST = Step("Both words are capital now.")
+MODELS = {
+    "anthropic.md": [Step("I edit.", EDITS), LAST],
+    "openai-chat.md": [Step("", EDITS), LAST],
+    "openai-responses.md": [Step("", PATCHES), LAST],
+    "gemini.md": [Step("", EDITS), LAST],
+    "bedrock.md": [Step("I edit.", EDITS), LAST],
+}
+"""What the model says on which page, to each conversation anew."""
 LANGUAGES = {"python", "console", "sh", "json", "text"}
 TITLED = re.compile(r'\w+ title="(?P<title>[^"]+)"$\n', re.MULTILINE)
 DECIMALS = re.compile(r" *\d+\.\d\d\b")
@@ -44,7 +67,11 @@ class Pages:
     """Takes every page as one test file."""
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> "Page | None":
-        if file_path == README or (file_path.parent == HERE and file_path.suffix == ".md"):
+        is_page = file_path.parent == HERE and file_path.suffix == ".md"
+        framework = FRAMEWORKS.get(file_path.name) if is_page else None
+        if framework is not None and find_spec(framework) is None:
+            return None
+        if file_path == README or is_page:
             return Page.from_parent(parent, path=file_path)
         return None
 
@@ -62,7 +89,11 @@ class Blocks(pytest.Item):
     def runtest(self) -> None:
         document = SYBIL.parse(self.path)
         check_languages(document)
-        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            contextlib.chdir(folder),
+            model_of(self.path.name),
+        ):
             for example in document.examples():
                 example.evaluate()
 
@@ -77,6 +108,26 @@ class Blocks(pytest.Item):
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         return self.path, None, self.path.name
+
+
+@contextlib.contextmanager
+def model_of(page: str) -> Iterator[None]:
+    """The page's model, where the SDKs look for it."""
+    if page not in MODELS:
+        yield
+        return
+    with serve(MODELS[page]) as server, pytest.MonkeyPatch.context() as environment:
+        for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"):
+            environment.setenv(name, "any")
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            environment.setenv(name, "any")
+        environment.delenv("GOOGLE_API_KEY", raising=False)
+        environment.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        environment.setenv("ANTHROPIC_BASE_URL", server.url)
+        environment.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+        environment.setenv("GOOGLE_GEMINI_BASE_URL", server.url)
+        environment.setenv("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", server.url)
+        yield
 
 
 def check_languages(document: Document) -> None:

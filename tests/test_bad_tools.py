@@ -1,4 +1,4 @@
-"""Tools that misbehave: their descriptors, their exceptions, and what they return."""
+"""Tools that misbehave: their descriptors and their exceptions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from dispatch import Claim, FailureKind, Status, Tool, ToolError, ToolResult, read, tool
+from dispatch import Claim, FailureKind, Status, Tool, ToolError, read, tool
 from tests.timeline import SCHEDULES, Timeline, calls, dispatched
 
 BOUND = 30_000
@@ -203,90 +203,3 @@ def test_what_a_tool_raises_is_told_in_full_and_within_bounds(
     assert [] == [part for part in told if part not in bad.content()], bad.content()
     assert BOUND > len(bad.content())
     assert bad.content().encode(), "it can be sent"
-
-
-class NoRepr:
-    def __repr__(self) -> str:
-        raise ValueError("no repr")
-
-    __str__ = __repr__
-
-
-class OddText(str):
-    __slots__ = ()
-
-    def __len__(self) -> int:
-        raise ValueError("no length")
-
-    def __bool__(self) -> bool:
-        raise ValueError("no truth")
-
-
-def circle() -> list[Any]:
-    items: list[Any] = [1]
-    items.append(items)
-    return items
-
-
-def deep() -> Any:
-    value: Any = "bottom"
-    for _ in range(10_000):
-        value = [value]
-    return value
-
-
-RETURNED: dict[str, tuple[Callable[[], Any], str]] = {
-    "nothing": (lambda: None, "(no output)"),
-    "an empty text": (str, "(no output)"),
-    "empty bytes": (bytes, "(no output)"),
-    "a text": (lambda: "tea", "tea"),
-    "bytes that are no text": (lambda: b"\xff", "\ufffd"),
-    "bytes inside": (lambda: {"data": b"\xff"}, '{"data":"_w=="}'),
-    "a circle": (circle, "..."),
-    "no repr": (NoRepr, "NoRepr"),
-    "no repr inside": (lambda: [{"x": NoRepr()}], "NoRepr"),
-    "no repr as key": (lambda: {NoRepr(): 1}, "NoRepr"),
-    "not a number": (lambda: float("nan"), "NaN"),
-    "endless numbers": (lambda: [float("inf"), float("-inf")], "[Infinity,-Infinity]"),
-    "a number of 5,000 digits": (lambda: 10**5_000, "0000"),
-    "10,000 deep": (deep, "["),
-    "half a character": (lambda: "a\ud800b", "a\\ud800b"),
-    "half a character inside": (lambda: ["a\ud800b"], "\\ud800"),
-    "half a character as key": (lambda: {"a\ud800b": 1}, "\\ud800"),
-    "an odd kind of text": (lambda: OddText("tea"), "tea"),
-    "an exception": (lambda: ValueError("returned"), "returned"),
-    "an exception without a text": (Unspeakable, "Unspeakable"),
-    "a type": (lambda: int, "int"),
-    "a generator": (lambda: (n for n in range(3)), "generator, whose items cannot be shown"),
-    "an endless iterator": (itertools.count, "count, whose items cannot be shown"),
-    "a model": (lambda: Order(amount=3), '{"amount":3}'),
-}
-
-
-@pytest.mark.parametrize("case", RETURNED.values(), ids=RETURNED.keys())
-def test_whatever_a_tool_returns_the_model_reads_a_text(
-    case: tuple[Callable[[], Any], str],
-) -> None:
-    """Never an exception, never empty, twice the same, and such that UTF-8 can hold it."""
-    make, text = case
-
-    async def odd() -> Any:
-        return make()
-
-    async def fine() -> str:
-        return "fine"
-
-    tools = [Tool("odd", odd), Tool("fine", fine)]
-    good, bad, other = dispatched(tools, calls(("fine", {}), ("odd", {}), ("fine", {})))
-    assert ["fine", "fine"] == [good.content(), other.content()]
-    assert Status.OK is bad.status
-    assert text in bad.content()
-    assert bad.content() == bad.content()
-    assert bad.content().encode()
-
-
-def test_a_result_without_value_or_reason_is_still_a_text() -> None:
-    """`content()` is never empty, whatever a result was made with."""
-    call = calls(("t", {}))[0]
-    for status in Status:
-        assert ToolResult(call=call, index=0, status=status).content()

@@ -1,4 +1,4 @@
-"""What all adapters share: reading foreign messages, naming calls, and text that can be sent.
+"""What all adapters share: reading foreign messages, and finding the tools to tell of.
 
 A node is a mapping or an object with attributes (an SDK's model), read alike; a field that is
 null and a field that is missing are the same. Invariants: whatever is wrong with the *form* of a
@@ -8,16 +8,13 @@ stays in that call, for the turn to answer, so that it never harms a sibling.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
-from dispatch.call import ToolCall, ToolResult
 from dispatch.errors import InputError
-from dispatch.render import preview, render, safe_str
+from dispatch.render import preview
 from dispatch.tool import Tool, Toolbox
 
 
@@ -85,50 +82,6 @@ def described(value: object) -> str:
     return _NAMES.get(type(value), f"of type {type(value).__name__}")
 
 
-def named_calls(found: Iterable[tuple[object, str, object]]) -> list[ToolCall]:
-    """Make calls from (id, name, arguments) in intent order.
-
-    An id that is no text, or blank, is replaced by one made from position, name and arguments:
-    the same each time the message is read, and no other id of the message. Repeated ids stay.
-    """
-    parts = [(given, name, _arguments(arguments)) for given, name, arguments in found]
-    real = {given for given, _, _ in parts if _usable(given)}
-    return [
-        ToolCall(
-            str(given) if _usable(given) else _made_up(position, name, arguments, real),
-            name,
-            arguments,
-        )
-        for position, (given, name, arguments) in enumerate(parts)
-    ]
-
-
-def _usable(given: object) -> bool:
-    return isinstance(given, str) and bool(given.strip())
-
-
-def _made_up(
-    position: int, name: str, arguments: Mapping[str, Any] | str, real: set[object]
-) -> str:
-    try:
-        content = json.dumps([position, name, arguments], sort_keys=True, default=safe_str)
-    except (TypeError, ValueError, RecursionError):  # nothing that JSON could have carried
-        content = f"{position} {name}"
-    attempt = 0
-    while True:
-        digest = hashlib.sha256(f"{attempt}:{content}".encode()).hexdigest()
-        if (call_id := f"call_{digest[:24]}") not in real:
-            return call_id
-        attempt += 1
-
-
-def _arguments(given: object) -> Mapping[str, Any] | str:
-    """Objects and raw text as they are; anything else as JSON text, for validation to refuse."""
-    if isinstance(given, Mapping | str):
-        return given
-    return "" if given is None else render(given)
-
-
 def plain(node: Any) -> Any:
     """Copy a foreign message, whatever it is made of, into dictionaries and lists."""
     if isinstance(node, BaseModel):
@@ -139,9 +92,13 @@ def plain(node: Any) -> Any:
     return node if fields is None else {name: plain(value) for name, value in fields.items()}
 
 
-def in_order(results: Iterable[ToolResult]) -> list[ToolResult]:
-    """Put results in intent order, also when they come as the calls ended."""
-    return sorted(results, key=lambda result: result.index)
+def check_custom(tool: Tool) -> None:
+    """Refuse a tool that cannot be a custom tool of OpenAI's, whose arguments are free text."""
+    if set(tool.input_schema.get("properties", ())) != {"input"}:
+        raise InputError(
+            f"tool {tool.name!r} cannot be a custom tool: it must take one argument, 'input', which"
+            " is the text that the model writes"
+        )
 
 
 def toolbox_of(tools: Tools) -> Toolbox:

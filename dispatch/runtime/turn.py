@@ -138,6 +138,13 @@ class Turn:
         """
         self._with(position).stop_call(position, reason)
 
+    def withdraw(self, reason: str = "the host withdrew it") -> None:
+        """Stop every call whose tool has not started yet; those that run finish."""
+        running = self._running
+        for position, record in enumerate(running.machine.calls):
+            if record.status is None and not record.alive:
+                running.stop_call(position, reason)
+
     async def wait(self, position: int) -> ToolResult:
         """Wait for the result of one call, as soon as it is final. Cancelling changes nothing.
 
@@ -235,8 +242,8 @@ class Turn:
 
     def _with(self, position: int) -> Driver:
         running = self._running
-        if not 0 <= position < len(running.turn.calls):
-            raise UsageError(f"the turn has no call {position}; `submit` returns the position")
+        if not isinstance(position, int) or not 0 <= position < len(running.turn.calls):
+            raise UsageError(f"the turn has no call {position!r}; `submit` returns the position")
         return running
 
     def _submit(self, call: ToolCall) -> int:

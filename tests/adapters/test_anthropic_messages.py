@@ -11,7 +11,17 @@ from dispatch import ToolCall
 from dispatch.adapters import AnthropicMessages
 from dispatch.errors import InputError
 
-from .samples import all_succeeded, as_validated, bare, failed, objects, read_file, succeeded
+from .samples import (
+    ADVICE,
+    PNG,
+    all_succeeded,
+    as_validated,
+    bare,
+    failed,
+    objects,
+    read_file,
+    succeeded,
+)
 
 PROVIDER = AnthropicMessages()
 BODY: dict[str, Any] = {
@@ -85,10 +95,11 @@ def test_parts_of_another_providers_message_are_refused(kind: str) -> None:
 
 
 def test_calls_of_one_name_stay_apart() -> None:
-    """E4: two calls of one tool are two calls, also under one id."""
+    """E4: two calls of one tool are two calls, also under one id, which only the first keeps."""
     use = {"type": "tool_use", "id": "t", "name": "search"}
-    calls = PROVIDER.calls([{**use, "input": {"q": "X"}}, {**use, "input": {"q": "Y"}}])
-    assert [("t", {"q": "X"}), ("t", {"q": "Y"})] == [(call.id, call.arguments) for call in calls]
+    first, second = PROVIDER.calls([{**use, "input": {"q": "X"}}, {**use, "input": {"q": "Y"}}])
+    assert ("t", {"q": "X"}, {"q": "Y"}) == (first.id, first.arguments, second.arguments)
+    assert "t" != second.id
 
 
 @pytest.mark.parametrize(
@@ -148,15 +159,35 @@ def test_what_is_no_message_is_refused(message: object, error: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
-    [(None, ""), ([1], "[1]"), ('{"x": 1', '{"x": 1')],
-    ids=["missing", "list", "text"],
+    ("given", "expected", "kept"),
+    [
+        (None, "", {}),
+        ([1], "[1]", {}),
+        ('{"x": 1', '{"x": 1', {}),
+        ('{"x": 1}', '{"x": 1}', {"x": 1}),
+    ],
+    ids=["missing", "list", "half-text", "text"],
 )
-def test_an_input_that_is_no_object_harms_no_sibling(given: object, expected: str) -> None:
-    """Bad arguments stay in their call."""
-    use = {"type": "tool_use", "id": "a", "name": "ls", "input": given}
-    calls = PROVIDER.calls([use, BODY["content"][2]])
-    assert [ToolCall("a", "ls", expected), CALLS[0]] == calls
+def test_an_input_that_is_no_object_harms_no_sibling(
+    given: object, expected: str, kept: object
+) -> None:
+    """Bad arguments stay in their call, and the history has an object, as the API asks for."""
+    content = [{"type": "tool_use", "id": "a", "name": "ls", "input": given}, BODY["content"][2]]
+    assert [ToolCall("a", "ls", expected), CALLS[0]] == PROVIDER.calls(content)
+    assert [kept, CALLS[0].arguments] == [
+        block["input"] for block in _blocks(PROVIDER.message(content))
+    ]
+
+
+@pytest.mark.parametrize("reason", ["max_tokens", "model_context_window_exceeded", "refusal"])
+def test_a_call_that_the_limit_broke_off_is_not_complete(reason: str) -> None:
+    """The last call may have lost arguments, so it never runs; those before it are whole."""
+    for message in (BODY | {"stop_reason": reason}, objects(BODY | {"stop_reason": reason})):
+        first, last = PROVIDER.calls(message)
+        assert CALLS[0] == first
+        assert '{"path":"b.py","start":3}…[cut off]' == last.arguments
+    said = {**BODY, "content": [*BODY["content"], {"type": "text", "text": "And th"}]}
+    assert CALLS == PROVIDER.calls(said | {"stop_reason": reason})
 
 
 def test_reply() -> None:
@@ -169,11 +200,33 @@ def test_reply() -> None:
             {
                 "type": "tool_result",
                 "tool_use_id": "toolu_2",
-                "content": "[error] no such file",
+                "content": f"[error] no such file\n{ADVICE}",
                 "is_error": True,
             },
         ],
     } == reply
+
+
+def test_images_are_blocks_of_the_result() -> None:
+    """An image is shown, in its place among the texts; an error can only tell of it."""
+    source = {
+        "type": "base64",
+        "media_type": "image/png",
+        "data": "iVBORw0KGgogYW5kIHRoZSBwaXhlbHM=",
+    }
+    reply = PROVIDER.reply([succeeded(CALLS[0], 0, ["Before", PNG, {"after": 1}])])
+    assert [
+        {"type": "text", "text": "Before"},
+        {"type": "image", "source": source},
+        {"type": "text", "text": '{"after":1}'},
+    ] == _blocks(reply)[0]["content"]
+    assert reply == as_validated(MessageParam, reply)
+    uses = [{"recipient_name": "functions.f", "parameters": {}}] * 2
+    several = {"type": "tool_use", "id": "a", "name": "multi_tool_use.parallel"}
+    shown, broken = PROVIDER.calls([{**several, "input": {"tool_uses": uses}}])
+    (folded,) = _blocks(PROVIDER.reply([succeeded(shown, 0, PNG), failed(broken, 1)]))
+    assert f"f:\n[image/png, 23 bytes]\nf:\n[error] no such file\n{ADVICE}" == folded["content"]
+    assert folded["is_error"]
 
 
 def test_repeated_ids_are_answered_one_by_one() -> None:

@@ -375,3 +375,17 @@ def test_ctrl_c_in_sync_code_waits_for_the_call_to_settle() -> None:
     with pytest.raises(KeyboardInterrupt):
         hosted().run_sync("turn", ToolCall("a", "free", {}), invoke)
     assert ["yes"] == settled
+
+
+def test_sync_code_in_an_async_tool_is_told_to_await() -> None:
+    """K5: a host's sync call inside a tool that runs on the loop is an error, and no hang."""
+    turns = hosted()
+
+    async def inner(arguments: Arguments) -> Any:
+        raise AssertionError("it ran")
+
+    async def outer(arguments: Arguments) -> Any:
+        return turns.run_all_sync([(ToolCall("b", "free", {}), inner)])
+
+    turn = turns.run_all_sync([(ToolCall("a", "free", {}), outer)])
+    assert "UsageError: run_sync was called on a running event loop" in turn[0].content()

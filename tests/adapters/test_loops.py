@@ -1,4 +1,4 @@
-"""The loops under examples/, run with the real SDKs against the loopback server."""
+"""Whole loops, that of the README among them, with the real SDKs against the loopback server."""
 
 from __future__ import annotations
 
@@ -22,20 +22,18 @@ from tests.providers import Call, Server, Step, serve
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BEFORE = "".join(f"line {number}\n" for number in range(1, 101))
 BOTH = BEFORE.replace("line 50\n", "fifty\n").replace("line 75\n", "seventy-five\n")
-LAST = BEFORE.replace("line 75\n", "seventy-five\n")
-
-Loop = Callable[[str, Server], Awaitable[str]]
+TASK = "Spell out 50 and 75."
 
 
 @pytest.fixture(autouse=True)
 def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The examples work in the folder they are started in."""
+    """The example works in the folder it is started in."""
     monkeypatch.chdir(tmp_path)
 
 
-def example(name: str) -> ModuleType:
-    """A module of examples/, loaded from its file."""
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+def example() -> ModuleType:
+    """The README's loop, loaded from its file."""
+    spec = importlib.util.spec_from_file_location("agent_loop", EXAMPLES / "agent_loop.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -43,17 +41,29 @@ def example(name: str) -> ModuleType:
     return module
 
 
-async def with_anthropic(name: str, server: Server) -> str:
+async def with_anthropic(server: Server) -> str:
     async with AsyncAnthropic(base_url=server.url, api_key="any", max_retries=0) as client:
-        said: str = await example(name).agent("Spell out 50 and 75.", client)
+        said: str = await example().agent(TASK, client)
         return said
 
 
-async def with_openai(name: str, server: Server) -> str:
+async def with_openai(server: Server) -> str:
+    """The same loop, with the same tools, in the other form."""
+    module, provider = example(), OpenAIChat()
+    messages: list[Any] = [{"role": "user", "content": TASK}]
     url = f"{server.url}/v1"
-    async with AsyncOpenAI(base_url=url, api_key="any", max_retries=0) as client:
-        said: str = await example(name).agent("Spell out 50 and 75.", client)
-        return said
+    async with (
+        AsyncOpenAI(base_url=url, api_key="any", max_retries=0) as client,
+        Dispatcher([module.read_file, module.edit_file]) as dispatcher,
+    ):
+        while True:
+            response = await client.chat.completions.create(
+                model="any", tools=provider.tools(dispatcher), messages=messages
+            )
+            messages.append(provider.message(response, messages))
+            if not (calls := provider.calls(response, messages[:-1])):
+                return response.choices[0].message.content or ""
+            messages += provider.reply(await dispatcher.run(calls))
 
 
 def two_edits(path: Path) -> list[Step]:
@@ -78,30 +88,22 @@ def last_results(server: Server) -> list[str]:
     return [block["content"] for block in messages[-1]["content"]]
 
 
-@pytest.mark.parametrize(
-    ("name", "run", "after"),
-    [
-        ("agent_loop_gather", with_anthropic, LAST),
-        ("agent_loop", with_anthropic, BOTH),
-        ("openai_loop", with_openai, BOTH),
-    ],
-    ids=["gather", "anthropic", "openai"],
-)
+@pytest.mark.parametrize("loop", [with_anthropic, with_openai])
 async def test_two_edits_of_one_file_in_one_turn(
-    name: str, run: Loop, after: str, tmp_path: Path
+    loop: Callable[[Server], Awaitable[str]], tmp_path: Path
 ) -> None:
-    """A5: with plain gather one of two edits is lost, with dispatch both are there.
+    """A5: of two edits of one file in one turn both are there, and each says so.
 
-    One worker thread takes what the edits do in the order in which they ask for it, so that
-    gather's read, read, write, write is certain. Every loop says that both edits were made.
+    One worker thread takes what the edits do in the order in which they ask for it, so that side by
+    side they would certainly read, read, write, write.
     """
     path = tmp_path / "lines.txt"
     path.write_text(BEFORE)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=1))
     with serve(two_edits(path)) as server:
-        assert "Both are spelled out." == await run(name, server)
+        assert "Both are spelled out." == await loop(server)
     assert [f"edited {path}"] * 2 == last_results(server)
-    assert after == path.read_text()
+    assert BOTH == path.read_text()
 
 
 async def test_two_loops_share_a_server(tmp_path: Path) -> None:
@@ -110,9 +112,7 @@ async def test_two_loops_share_a_server(tmp_path: Path) -> None:
     path.write_text(BEFORE)
     script = [Step(calls=(Call("read_file", {"path": str(path)}),)), Step("Read.")]
     with serve(script) as server:
-        said = await asyncio.gather(
-            with_anthropic("agent_loop", server), with_openai("openai_loop", server)
-        )
+        said = await asyncio.gather(with_anthropic(server), with_openai(server))
     assert ("Read.", "Read.") == tuple(said)
     assert 4 == len(server.requests)
 
@@ -128,7 +128,7 @@ async def test_bad_calls_are_answered(tmp_path: Path) -> None:
         Call("read_file", {"path": str(path)}),
     )
     with serve([Step(calls=calls), Step("I see.")]) as server:
-        assert "I see." == await with_anthropic("agent_loop", server)
+        assert "I see." == await with_anthropic(server)
     blocks = json.loads(server.requests[-1])["messages"][-1]["content"]
     assert [True, True, True, None] == [block.get("is_error") for block in blocks]
     assert "hello" == blocks[-1]["content"]
@@ -144,7 +144,7 @@ async def test_raw_arguments_that_are_no_json_are_answered(tmp_path: Path) -> No
     path.write_text("hello")
     calls = (Call("read_file", '{"path": "a.t'), Call("read_file", {"path": str(path)}))
     with serve([Step(calls=calls), Step("I see.")]) as server:
-        assert "I see." == await with_openai("openai_loop", server)
+        assert "I see." == await with_openai(server)
     broken, fine = last_results(server)
     assert "not valid JSON" in broken
     assert "hello" == fine
@@ -156,7 +156,7 @@ async def test_blank_ids_make_a_history_that_pairs(tmp_path: Path) -> None:
         (tmp_path / name).write_text(name)
     calls = tuple(Call("read_file", {"path": str(tmp_path / name)}, id="") for name in "ab")
     with serve([Step(calls=calls), Step("Read.")]) as server:
-        assert "Read." == await with_openai("openai_loop", server)
+        assert "Read." == await with_openai(server)
     assert ["a", "b"] == last_results(server)
 
 
@@ -195,18 +195,15 @@ async def test_a_reply_does_not_depend_on_timing(provider: Any) -> None:
     assert await reply("slow") == await reply("fast")
 
 
-@pytest.mark.parametrize("name", ["agent_loop", "agent_loop_gather", "openai_loop"])
 async def test_main_takes_key_and_address_from_the_environment(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What `python examples/<name>.py TASK` runs prints the model's last words."""
+    """What `python examples/agent_loop.py TASK` runs prints the model's last words."""
     (tmp_path / "a.txt").write_text("hello")
-    monkeypatch.chdir(tmp_path)
     script = [Step(calls=(Call("read_file", {"path": "a.txt"}),)), Step("It says hello.")]
     with serve(script) as server:
-        for provider, url in (("ANTHROPIC", server.url), ("OPENAI", f"{server.url}/v1")):
-            monkeypatch.setenv(f"{provider}_API_KEY", "any")
-            monkeypatch.setenv(f"{provider}_BASE_URL", url)
-        await example(name).main("What is in a.txt?")
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "any")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        await example().main("What is in a.txt?")
     assert ("It says hello.\n", "") == capsys.readouterr()
     assert "hello" == last_results(server)[-1]

@@ -8,6 +8,7 @@ from openai.types.chat import (
     ChatCompletion,
     ChatCompletionMessage,
     ChatCompletionMessageParam,
+    ChatCompletionMessageToolCallUnionParam,
     ChatCompletionToolUnionParam,
 )
 
@@ -15,7 +16,18 @@ from dispatch import ToolCall
 from dispatch.adapters import OpenAIChat
 from dispatch.errors import InputError
 
-from .samples import all_succeeded, as_validated, bare, failed, objects, read_file, succeeded
+from .samples import (
+    ADVICE,
+    PNG,
+    all_succeeded,
+    as_validated,
+    bare,
+    failed,
+    objects,
+    patch,
+    read_file,
+    succeeded,
+)
 
 PROVIDER = OpenAIChat()
 RAW = '{"path": "b.py", "start": '
@@ -92,6 +104,8 @@ def test_arguments_of_other_servers(given: object, expected: object) -> None:
     assert [("ls", expected), ("read_file", CALLS[0].arguments)] == [
         (call.name, call.arguments) for call in calls
     ]
+    kept = PROVIDER.message({"role": "assistant", "tool_calls": [call]})["tool_calls"]
+    assert kept == as_validated(list[ChatCompletionMessageToolCallUnionParam], kept)
 
 
 def _with(call: object) -> dict[str, object]:
@@ -138,8 +152,12 @@ def _with(call: object) -> dict[str, object]:
             "message.tool_calls must be a list of tool calls, not an object",
         ),
         (
-            _with({"id": "a", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}),
-            "message.tool_calls[0].type must be 'function', not 'custom': only such tools can run",
+            _with({"id": "a", "type": "mcp", "mcp": {"name": "sql"}}),
+            "message.tool_calls[0].type must be 'function' or 'custom', not 'mcp'",
+        ),
+        (
+            _with({"id": "a", "type": "custom"}),
+            "message.tool_calls[0].custom.name must be text, not missing",
         ),
         (_with({"id": "a", "type": "function"}), "message.tool_calls[0].function is missing"),
         (_with("ls"), "message.tool_calls[0] must be an object, not the text 'ls'"),
@@ -150,8 +168,8 @@ def _with(call: object) -> dict[str, object]:
     ],
     ids=[
         "none", "list", "tool", "two-choices", "no-choices", "choices-object", "chunk",
-        "choice-of-user", "legacy", "anthropic", "calls-object", "custom", "no-function",
-        "call-text", "no-name",
+        "choice-of-user", "legacy", "anthropic", "calls-object", "other-type", "custom",
+        "no-function", "call-text", "no-name",
     ],
 )  # fmt: skip
 def test_what_is_no_message_is_refused(message: object, error: str) -> None:
@@ -165,8 +183,62 @@ def test_reply() -> None:
     """One message per call, in intent order; a failure says so in its text."""
     assert [
         {"role": "tool", "tool_call_id": "call_1", "content": '{"lines":3}'},
-        {"role": "tool", "tool_call_id": "call_2", "content": "[error] no such file"},
+        {"role": "tool", "tool_call_id": "call_2", "content": f"[error] no such file\n{ADVICE}"},
     ] == PROVIDER.reply([succeeded(CALLS[0], 0, {"lines": 3}), failed(CALLS[1], 1)])
+
+
+def test_images_stand_behind_the_results() -> None:
+    """A tool message has no room for an image: the user shows it, and says whose it is."""
+    told, fine, shown = PROVIDER.reply([succeeded(CALLS[0], 0, PNG), succeeded(CALLS[1], 1)])
+    assert ("[image/png, 23 bytes]", "fine") == (told["content"], fine["content"])
+    url = "data:image/png;base64,iVBORw0KGgogYW5kIHRoZSBwaXhlbHM="
+    assert {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "Images of the tool call call_1:"},
+            {"type": "image_url", "image_url": {"url": url}},
+        ],
+    } == shown
+    assert shown == as_validated(ChatCompletionMessageParam, shown)
+
+
+def test_a_custom_tool_has_text_for_arguments() -> None:
+    """Its text becomes the argument `input`, and it is answered as any other call is."""
+    custom = {"name": "patch", "input": "*** Begin"}
+    message = _with({"id": "a", "type": "custom", "custom": custom})
+    calls = PROVIDER.calls(message)
+    assert [ToolCall("a", "patch", {"input": "*** Begin"})] == calls
+    assert message == PROVIDER.message(message)
+    assert message == as_validated(ChatCompletionMessageParam, message)
+    (answer,) = PROVIDER.reply(all_succeeded(calls))
+    assert {"role": "tool", "tool_call_id": "a", "content": "fine"} == answer
+
+
+def test_a_custom_tool_is_declared_by_name() -> None:
+    """It must take one argument, `input`; the others are functions."""
+    provider = OpenAIChat(custom=["patch"])
+    function, custom = provider.tools([read_file, patch])
+    assert "function" == function["type"]
+    assert {
+        "type": "custom",
+        "custom": {"name": "patch", "description": "Apply a patch."},
+    } == custom
+    assert custom == as_validated(ChatCompletionToolUnionParam, custom)
+    with pytest.raises(InputError, match="'read_file' cannot be a custom tool: it must take one"):
+        OpenAIChat(custom=["read_file"]).tools([read_file])
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter"])
+def test_a_call_that_the_limit_broke_off_is_not_complete(reason: str) -> None:
+    """Text of a custom tool cannot show that it is not whole, so the reason to finish does."""
+    custom = {"id": "a", "type": "custom", "custom": {"name": "patch", "input": "*** Be"}}
+    message = {**MESSAGE, "tool_calls": [*MESSAGE["tool_calls"], custom]}
+    choice = {"message": message, "finish_reason": reason}
+    for given in (choice, {"choices": [choice]}, objects(choice)):
+        assert [CALLS[0].arguments, f"{RAW}…[cut off]", "*** Be…[cut off]"] == [
+            call.arguments for call in PROVIDER.calls(given)
+        ]
+    assert {"input": "*** Be"} == PROVIDER.calls(message)[-1].arguments
 
 
 def test_the_sdk_takes_reply_message_and_tools() -> None:
@@ -221,7 +293,8 @@ def test_message_carries_the_ids_that_the_reply_answers(message: object) -> None
     calls = PROVIDER.calls(message)
     kept = PROVIDER.message(message)
     ids = [call["id"] for call in kept["tool_calls"]]
-    assert ids == [answer["tool_call_id"] for answer in PROVIDER.reply(all_succeeded(calls))]
+    reply: list[Any] = PROVIDER.reply(all_succeeded(calls))
+    assert ids == [answer["tool_call_id"] for answer in reply]
     assert 2 == len(set(ids))
     assert calls == PROVIDER.calls(kept)
     assert "I read both." == kept["content"]

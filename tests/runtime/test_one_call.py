@@ -114,3 +114,21 @@ def test_a_position_that_was_never_given_is_an_error() -> None:
                 turn.cancel(0)
 
     run_in_virtual_time(turn())
+
+
+def test_what_has_not_started_is_withdrawn() -> None:
+    """A running call finishes; one that waits for it, or for a slot, never starts."""
+
+    async def turn() -> list[str]:
+        dispatcher = Dispatcher(Stage().tools, max_concurrent=1)
+        async with dispatcher.turn() as turn:
+            turn.submit(call("runs", "x", seconds=2.0))
+            turn.submit(call("waits", "x"))
+            turn.submit(call("queues", "y"))
+            await asyncio.sleep(1.0)
+            turn.withdraw("the stream broke")
+            return [result.content() for result in await turn.finish()]
+
+    told = run_in_virtual_time(turn())
+    assert ["[cancelled] never started: the stream broke"] * 2 == told[1:]
+    assert "[" != told[0][0]

@@ -27,6 +27,7 @@ from dispatch import (
     FailureKind,
     Gate,
     GateContext,
+    Image,
     InputError,
     Limits,
     Phase,
@@ -38,6 +39,7 @@ from dispatch import (
     ResourceTable,
     Schedule,
     Status,
+    StreamBroken,
     Tool,
     Toolbox,
     ToolCall,
@@ -267,6 +269,9 @@ async def stream(running: Dispatcher) -> TurnResult:
         async for result in entered.events():
             assert_type(result, ToolResult)
         assert_type(entered.snapshot(), tuple[ToolResult, ...])
+        assert_type(await entered.wait(0), ToolResult)
+        entered.cancel(0, "no longer wanted")
+        entered.withdraw()
         return await entered.finish()
 
 
@@ -378,8 +383,17 @@ def caught(turn: TurnResult) -> str:
     except (TurnClosed, DispatcherClosed) as error:
         usage: UsageError = error
         return str(usage)
+    except StreamBroken as error:
+        broken: InputError = error
+        return str(broken)
     except (DeclarationError, InputError) as error:
         value: ValueError = error
         return str(value)
     except DispatchError as error:
         return str(error)
+
+
+def shown() -> str:
+    image = Image(b"GIF89a")
+    assert_type(image.data, bytes)
+    return f"{image.media_type} {Image.read('a.png').described}"

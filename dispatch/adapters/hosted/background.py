@@ -22,11 +22,12 @@ _loop: asyncio.AbstractEventLoop | None = None
 def in_background(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run it on a loop in another thread, with this thread's context variables, and wait for it.
 
-    Inside a `def` tool that is the loop of the tool's turn. What interrupts the waiting thread, as
-    Ctrl-C does, cancels the coroutine, waits until that has settled, and is raised then.
+    Inside a `def` tool that is the loop of the tool's turn; inside an `async def` tool, whose loop
+    it would block for ever, it raises `UsageError`. What interrupts the waiting thread, as Ctrl-C
+    does, cancels the coroutine, waits until that has settled, and is raised then.
     """
     scope = current()
-    if scope is not None and scope.loop is not None and not _is_in_loop():
+    if scope is not None and scope.loop is not None:
         return wait_in_thread(coroutine, scope.loop)
     waiting: Future[tuple[T | None, BaseException | None]] = Future()
     loop = _running_loop()
@@ -77,11 +78,3 @@ def _running_loop() -> asyncio.AbstractEventLoop:
             _loop = asyncio.new_event_loop()
             threading.Thread(target=_loop.run_forever, name="dispatch-loop", daemon=True).start()
         return _loop
-
-
-def _is_in_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

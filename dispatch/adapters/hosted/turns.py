@@ -149,10 +149,11 @@ class HostedTurns:
             self._leave(arrivals)
 
     async def _result(self, arrivals: _Arrivals, call: ToolCall, invoke: Invoke) -> ToolResult:
-        if arrivals.turn is None:
-            arrivals.turn = self.dispatcher.turn()
-            arrivals.turn.open()
         turn = arrivals.turn
+        if turn is None:
+            turn = self.dispatcher.turn()
+            turn.open()
+            arrivals.turn = turn
         arrivals.names.append(call.name)
         token = INVOKE.set(invoke)
         try:
@@ -182,7 +183,7 @@ class HostedTurns:
         try:
             return await self.dispatcher.turn(**options).run(_each(calls))
         finally:
-            self._tell(call.name for call, _ in calls)
+            self.tell(call.name for call, _ in calls)
 
     def run_all_sync(self, calls: Iterable[Hosted], **options: Unpack[TurnOptions]) -> TurnResult:
         """`run_all` from sync code, also where that blocks a running loop."""
@@ -215,9 +216,10 @@ class HostedTurns:
             arrivals.turn.close()
             arrivals.turn = None
         names, arrivals.names = arrivals.names, []
-        self._tell(names)
+        self.tell(names)
 
-    def _tell(self, names: Iterable[str]) -> None:
+    def tell(self, names: Iterable[str]) -> None:
+        """Log, once, which of these tools ran alone because they declare nothing."""
         alone = self.tools.tell_alone(names)
         if alone:
             import structlog  # only here: it brings rich along

@@ -1,0 +1,192 @@
+"""`DispatchMiddleware`: the calls of LangChain's `create_agent`, each a task of its own, as turns.
+
+Middleware is listed from the outside in. Put this one last: then approvals, retries and whatever
+else wraps a call waits without holding what the call claims, and an attempt that is made again
+stands in line again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, Unpack
+
+from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware.types import ToolCallRequest
+from langchain_core.messages import AIMessage, ToolMessage
+
+from dispatch.adapters.hosted import HostedTools, HostedTurns, HostOptions
+from dispatch.adapters.langgraph.earlier import Earlier
+from dispatch.adapters.langgraph.marks import ANYTHING, arguments, see
+from dispatch.adapters.langgraph.outputs import (
+    Asked,
+    Output,
+    checked,
+    is_pause,
+    output_of,
+    with_arguments,
+)
+from dispatch.call import ToolCall
+from dispatch.concurrency import ToolConcurrency
+
+MESSAGES = "messages"
+KEPT = 256
+"""Messages whose calls are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a call stands: its message's turn, its position, the ids expected before it."""
+
+    key: Hashable
+    position: int
+    before: tuple[str, ...]
+    earlier: Earlier
+    kept: dict[int, Output]
+    """What calls have given that were cancelled, for when the turn is resumed."""
+
+    def ended(self, output: Output) -> Output:
+        """The call has its output."""
+        self.earlier.ended(self.position, output)
+        return checked(output)
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Note if what runs in here waits for a human."""
+        try:
+            yield
+        except Exception as error:
+            if is_pause(error):
+                self.earlier.paused(self.position)
+            raise
+
+
+class DispatchMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Runs the tool calls that a model makes in one message as one turn of a dispatcher.
+
+    For `create_agent(..., middleware=[..., DispatchMiddleware()])`, last in the list. A call that
+    the dispatcher ended (timed out, skipped, refused) is answered by a `ToolMessage` with status
+    `error` that says so; what the tool raises is raised unchanged. Cancelling a call stops it,
+    waits for that at most two graces, and is raised then.
+
+    Args:
+        descriptors: `ToolConcurrency` by tool name, in place of what the tools carry in `metadata`
+            or `extras` under `dispatch`.
+        undeclared: Whether tools that say nothing run alone, or may run beside everything.
+        trust_annotations: Whether `read_only` and `readOnlyHint`, `idempotent` and
+            `idempotentHint` in a tool's metadata count. Servers write these as they like.
+        options: The keywords of `Dispatcher`, without those that need a whole turn at once:
+            `AllOrNothing` and the schedules `groups` and `clusters` raise `UsageError`.
+    """
+
+    def __init__(
+        self,
+        *,
+        descriptors: Mapping[str, ToolConcurrency] | None = None,
+        undeclared: Literal["exclusive", "parallel"] = "exclusive",
+        trust_annotations: bool = False,
+        **options: Unpack[HostOptions],
+    ) -> None:
+        super().__init__()
+        self._known = HostedTools(descriptors=descriptors, undeclared=undeclared)
+        self._turns = HostedTurns(self._known, **options)
+        self._trusted = trust_annotations
+        self._remembered: OrderedDict[Hashable, tuple[Earlier, dict[int, Output]]] = OrderedDict()
+
+    def wrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Output]
+    ) -> Output:
+        """Run the call in its turn, on a loop in the background, its tool in a worker thread."""
+        place, call = self._placed(request)
+
+        def invoke(given: dict[str, Any]) -> Output:
+            with place.noting():
+                output = handler(self._request(request, place, call, given))
+            return place.ended(output)
+
+        result = self._turns.run_sync(place.key, call, invoke, before=place.before)
+        return output_of(result, request.tool_call)
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Output]]
+    ) -> Output:
+        """Run the call in its turn, on this loop."""
+        place, call = self._placed(request)
+
+        async def invoke(given: dict[str, Any]) -> Output:
+            with place.noting():
+                output = await handler(self._request(request, place, call, given))
+            return place.ended(output)
+
+        if place.position in place.kept:
+            return place.kept.pop(place.position)
+        try:
+            result = await self._turns.run(place.key, call, invoke, before=place.before)
+        except asyncio.CancelledError:  # LangGraph may have lost what has ended by now
+            place.kept.update(place.earlier.done)
+            raise
+        return output_of(result, request.tool_call)
+
+    def _placed(self, request: ToolCallRequest) -> tuple[_Place, ToolCall]:
+        asked = request.tool_call
+        if request.tool is None:
+            self._known.see(asked["name"], ANYTHING, sync=True)
+        else:  # sync: a thread that is given something to await hands it to the loop
+            see(self._known, request.tool, sync=True, trusted=self._trusted)
+        call = _call(asked, arguments(request.tool, asked["args"]))
+        message, answered = _message(request.state)
+        siblings: list[Any] = [asked] if message is None else list(message.tool_calls)
+        ids = [one["id"] for one in siblings]
+        position = ids.index(asked["id"]) if asked["id"] in ids else 0
+        before = tuple(str(one) for one in ids[:position] if one not in answered)
+        key = _key(request, message)
+        earlier, kept = self._memory(key, siblings)
+        return _Place(key, position, before, earlier, kept), call
+
+    def _memory(self, key: Hashable, siblings: list[Any]) -> tuple[Earlier, dict[int, Output]]:
+        if (memory := self._remembered.get(key)) is None:
+            calls = [_call(one, one["args"]) for one in siblings]
+            memory = Earlier(self._turns.dispatcher, calls, MESSAGES), {}
+            memory = self._remembered.setdefault(key, memory)
+            while len(self._remembered) > KEPT:
+                self._remembered.popitem(last=False)
+        return memory
+
+    def _request(
+        self, request: ToolCallRequest, place: _Place, call: ToolCall, given: dict[str, Any]
+    ) -> ToolCallRequest:
+        """The request with the arguments and the state that the call has by now."""
+        state = place.earlier.enter(place.position, request.state, request.runtime.config)
+        asked: Any = with_arguments(request.tool_call, call, given)
+        if state is not request.state:
+            request = request.override(state=state)
+        return request if asked == request.tool_call else request.override(tool_call=asked)
+
+
+def _call(asked: Asked, given: Mapping[str, Any]) -> ToolCall:
+    return ToolCall(asked["id"] or "", asked["name"], given)
+
+
+def _message(state: Any) -> tuple[AIMessage | None, set[str]]:
+    """The model's message, and which of its calls have been answered already."""
+    mapping = isinstance(state, Mapping)
+    messages = state.get(MESSAGES, ()) if mapping else getattr(state, MESSAGES, ())
+    answered: set[str] = set()
+    for message in reversed(messages):
+        if isinstance(message, AIMessage):
+            return message, answered
+        if isinstance(message, ToolMessage):
+            answered.add(message.tool_call_id)
+    return None, answered
+
+
+def _key(request: ToolCallRequest, message: AIMessage | None) -> Hashable:
+    """The same for all calls of one message in one run, different for all others."""
+    run = getattr(request.runtime, "execution_info", None)
+    if run is None:
+        return id(message)
+    graph = run.checkpoint_ns.rpartition("|")[0]
+    return run.thread_id, graph, run.checkpoint_id

@@ -1,0 +1,10 @@
+"""pydantic-ai: a wrapper for one toolset, or a capability for all tools of an agent.
+
+`DispatchToolset(toolset)` stands in place of the toolset; `DispatchCapability()` among the agent's
+`capabilities` wraps whatever tools it has. Needs pydantic-ai; imported on demand only.
+"""
+
+from dispatch.adapters.pydantic_ai.capability import DispatchCapability
+from dispatch.adapters.pydantic_ai.toolset import DispatchToolset
+
+__all__ = ["DispatchCapability", "DispatchToolset"]

@@ -1,0 +1,58 @@
+"""The examples print what the documentation says of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+def printed(name: str) -> list[str]:
+    """What an example prints, without the seconds."""
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / f"langgraph_{name}.py"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=EXAMPLES,
+    )
+    return [line.partition("; it took")[0] for line in done.stdout.splitlines()]
+
+
+ALL = (
+    "answered: call0 success, call1 success, call2 success, call3 error, call4 success,"
+    " call5 success, call6 success, call7 success, all"
+)
+ENDED = "answered: the run ended with RuntimeError('2 tests failed')"
+
+
+def test_plain_loses_an_edit_and_leaves_a_tool_behind() -> None:
+    """A2, G5: by itself LangGraph loses an edit, and a tool goes on after the run has failed."""
+    lost = "a.txt:    'one TWO', an edit is lost"
+    assert [
+        "ToolNode, errors handled",
+        ALL,
+        lost,
+        "tools that went on after the run: []",
+        "ToolNode as it is by default",
+        ENDED,
+        lost,
+        "tools that went on after the run: ['slow']",
+    ] == printed("plain")
+
+
+def test_dispatch_keeps_both_edits_and_leaves_nothing_behind() -> None:
+    """A2, G5: the same loop with `DispatchToolNode` has both edits and ends what it began."""
+    both = "a.txt:    'ONE TWO', both edits"
+    assert [
+        "DispatchToolNode, errors handled",
+        ALL,
+        both,
+        "tools that went on after the run: []",
+        "DispatchToolNode as it is by default",
+        ENDED,
+        both,
+        "tools that went on after the run: []",
+    ] == printed("dispatch")
