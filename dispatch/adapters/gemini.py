@@ -91,6 +91,12 @@ class GeminiStream(Stream):
         return super()._error(event) if blocked is None else f"the prompt was blocked: {blocked}"
 
     def _take(self, part: object) -> list[ToolCall]:
+        call = _either(part, "functionCall")
+        if _either(call, "willContinue") or _either(call, "partialArgs"):
+            raise InputError(
+                "parts.functionCall comes in pieces, which are not read; ask without"
+                " streamFunctionCallArguments, so that each call comes whole"
+            )
         found = _call_in(part, "parts")
         if found is None:
             self._say(_plain_part(part))
@@ -120,19 +126,23 @@ def _either(node: object, name: str) -> Any:
 
 
 def _parts(message: object) -> Sequence[Any]:
-    candidate = _candidate(message)
-    content, role = field(candidate, "content"), field(candidate, "role")
-    if content is None and role is None and _either(candidate, "finishReason") is not None:
-        content = {}  # it says nothing but why
-    elif content is None:
-        content = candidate
-    role = field(content, "role") or role
-    parts = field(content, "parts")
-    is_content = parts is not None or role is not None or content == {} != candidate
-    if role not in (None, "model") or not is_content or field(candidate, "message") is not None:
+    content = _content(_candidate(message))
+    role, parts = field(content, "role"), field(content, "parts")
+    if role not in (None, "model") or role is parts is None:
         got = f"of role {role!r}" if isinstance(role, str) else described(content)
         raise InputError(f"content must be one of the model, with parts, not {got}")
     return () if parts is None else items(parts, "content.parts", "a list of parts")
+
+
+def _content(candidate: object) -> object:
+    """The content of a candidate, which may say nothing but why it is over; or what was given."""
+    content = field(candidate, "content")
+    if content is None or field(candidate, "role") is not None:
+        content = candidate
+    is_over = _either(candidate, "finishReason") is not None and field(candidate, "message") is None
+    if is_over and field(content, "role") is field(content, "parts") is None:
+        return {"role": "model"}
+    return content
 
 
 def _candidate(message: object) -> object:

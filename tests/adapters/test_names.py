@@ -233,8 +233,9 @@ def test_several_that_cannot_be_read_are_an_error(given: object) -> None:
 def test_parameters_of_one_that_are_no_object_stay_in_it(parameters: object) -> None:
     """F5: bad arguments of one of several harm only that one."""
     bad = {"recipient_name": "double", "parameters": parameters}
-    several = {"tool_uses": [bad, use("double", 2)]}
-    (answer,) = answered(message(("multi_tool_use.parallel", several)))
+    said = message(("multi_tool_use.parallel", {"tool_uses": [bad, use("double", 2)]}))
+    assert isinstance(PROVIDER.calls(said)[0].arguments, str)
+    (answer,) = answered(said)
     assert answer["content"].startswith("double:\n[error] ")
     assert answer["content"].endswith("double:\n4")
 
