@@ -79,9 +79,8 @@ async def show(agent: Agent[Any, str]) -> None:
 def report(messages: Sequence[ModelMessage], seconds: float) -> None:
     parts = [part for one in messages for part in one.parts if isinstance(part, ToolReturnPart)]
     for part in parts:
-        print(
-            f"  {part.tool_call_id} {part.tool_name:8}{part.outcome:9}{str(part.content).splitlines()[0]}"
-        )
+        told = str(part.content).splitlines()[0]
+        print(f"  {part.tool_call_id} {part.tool_name:8}{part.outcome:9}{told}")
     print(f"answered: {len(parts)} of {len(CALLS)} calls, in {seconds:.2f} s")
     lost = "" if FILES["notes.txt"] == "ALPHA BETA" else ": an edit is lost"
     print(f"notes.txt: {FILES['notes.txt']}{lost}")

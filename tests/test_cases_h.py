@@ -203,7 +203,7 @@ def test_one_cancelled_subagent_of_three_costs_the_others_nothing(way: Callable[
     assert ["first: after 1 s", "third: after 1 s"] == [turn[0].value, turn[2].value]
     assert FailureKind.CANCELLED is turn[1].failure.kind  # type: ignore[union-attr]
     reply = OpenAIChat().reply(turn)
-    assert ["c0", "c1", "c2"] == [message["tool_call_id"] for message in reply]
+    assert ["c0", "c1", "c2"] == [message.get("tool_call_id") for message in reply]
 
 
 async def stop_task(task: "asyncio.Task[TurnResult]", token: CancelToken, d: Dispatcher) -> None:

@@ -21,6 +21,7 @@ from dispatch.errors import InputError
 from dispatch.tool import Tool
 
 Json = dict[str, Any]
+MALFORMED = "the model wrote a call that Gemini could not read, and nothing else; ask again"
 
 
 class Gemini(Provider[Json, Json]):
@@ -87,6 +88,8 @@ class GeminiStream(Stream):
         return calls
 
     def _error(self, event: object) -> object:
+        if any(map(_is_malformed, field(event, "candidates") or ())):
+            return MALFORMED
         blocked = _either(_either(event, "promptFeedback"), "blockReason")
         return super()._error(event) if blocked is None else f"the prompt was blocked: {blocked}"
 
@@ -136,6 +139,8 @@ def _parts(message: object) -> Sequence[Any]:
 
 def _content(candidate: object) -> object:
     """The content of a candidate, which may say nothing but why it is over; or what was given."""
+    if _is_malformed(candidate):
+        raise InputError(f"response.candidates[0]: {MALFORMED}")
     content = field(candidate, "content")
     if content is None or field(candidate, "role") is not None:
         content = candidate
@@ -143,6 +148,11 @@ def _content(candidate: object) -> object:
     if is_over and field(content, "role") is field(content, "parts") is None:
         return {"role": "model"}
     return content
+
+
+def _is_malformed(candidate: object) -> bool:
+    """Whether there is no content, since the model's call could not be read."""
+    return "MALFORMED" in str(_either(candidate, "finishReason"))
 
 
 def _candidate(message: object) -> object:

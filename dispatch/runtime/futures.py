@@ -35,7 +35,7 @@ def resolve(future: asyncio.Future[T], value: T) -> None:
         future.set_result(value)
 
 
-def fail(future: asyncio.Future[T], error: Exception) -> None:
+def fail(future: asyncio.Future[T], error: BaseException) -> None:
     """Let the future raise this, unless it is done."""
     if not future.done():
         future.set_exception(error)

@@ -137,7 +137,7 @@ async def run_apart(pool: WorkerPool, function: Callable[[], T]) -> T:
     def work() -> None:
         try:
             tell = partial(resolve, returned, function())
-        except Exception as error:  # noqa: BLE001 - raised below
+        except BaseException as error:  # noqa: BLE001 - raised below
             tell = partial(fail, returned, error)
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(tell)

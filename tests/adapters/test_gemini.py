@@ -71,11 +71,11 @@ def test_every_form_of_a_content_gives_the_same_calls(message: object) -> None:
     [
         {"role": "model", "parts": [{"text": "Done."}]},
         {"role": "model"},
-        {"candidates": [{"content": {}, "finishReason": "MALFORMED_FUNCTION_CALL"}]},
         {"candidates": [{"finishReason": "SAFETY"}]},
         types.Candidate(finish_reason=types.FinishReason.SAFETY),
+        types.Candidate(content=types.Content(), finish_reason=types.FinishReason.SAFETY),
     ],
-    ids=["text", "no-parts", "malformed", "blocked", "sdk"],
+    ids=["text", "no-parts", "blocked", "sdk", "sdk-empty"],
 )
 def test_a_content_without_calls(message: object) -> None:
     """Text alone is no call and no error, and neither is a candidate that says nothing."""
@@ -86,6 +86,11 @@ def test_a_content_without_calls(message: object) -> None:
     ("message", "error"),
     [
         (None, "content must be one of the model, with parts, not missing"),
+        (
+            {"candidates": [{"content": {}, "finishReason": "MALFORMED_FUNCTION_CALL"}]},
+            "response.candidates[0]: the model wrote a call that Gemini could not read, and nothing"
+            " else; ask again",
+        ),
         ("hello", "content must be one of the model, with parts, not the text 'hello'"),
         ({}, "content must be one of the model, with parts, not an object"),
         (CONTENT["parts"], "content must be one of the model, with parts, not a list of 5"),
@@ -240,3 +245,13 @@ def test_arguments_that_are_no_object_stay_in_their_call() -> None:
         ToolCall("x", "ls", "[1]")
         == PROVIDER.calls({"parts": [{"functionCall": {"name": "ls", "args": [1], "id": "x"}}]})[0]
     )
+
+
+def test_several_calls_in_one_are_answered_under_its_name() -> None:
+    """F5: the response names what the model called, not what was made of it."""
+    uses = [{"recipient_name": "functions.ls", "parameters": {}}] * 2
+    call = {"name": "multi_tool_use.parallel", "args": {"tool_uses": uses}}
+    calls = PROVIDER.calls({"parts": [{"functionCall": call}]})
+    (part,) = PROVIDER.reply(all_succeeded(calls))["parts"]
+    told = {"name": call["name"], "response": {"output": "ls:\nfine\nls:\nfine"}}
+    assert told == part["functionResponse"]

@@ -14,8 +14,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENTS = ROOT / ".venv" / "frameworks"
-TOOLS = ("mypy", "pytest", "pytest-asyncio", "pytest-randomly", "pytest-timeout", "pytest-xdist")
-TOOLS += ("hypothesis", "sybil", "types-psutil")
+TOOLS = (
+    *("mypy", "types-psutil", "hypothesis", "sybil"),
+    *("pytest", "pytest-asyncio", "pytest-randomly", "pytest-timeout", "pytest-xdist"),
+)
 
 
 @dataclass(frozen=True)

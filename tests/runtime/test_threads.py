@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from dispatch.runtime.threads import WorkerPool
+from dispatch.runtime.threads import WorkerPool, run_apart
 
 
 def test_an_idle_thread_is_used_again() -> None:
@@ -66,3 +66,13 @@ def test_closing_lets_idle_threads_go() -> None:
     for thread in threads:
         thread.join(5)
     assert not any(thread.is_alive() for thread in threads)
+
+
+async def test_what_must_end_the_program_comes_out_of_a_thread_apart() -> None:
+    """H8: SystemExit of a function that runs beside the loop is raised; nobody waits for ever."""
+
+    def leave() -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit, match="3"):
+        await run_apart(WorkerPool(), leave)
