@@ -130,7 +130,7 @@ def test_a_content_without_calls(message: object) -> None:
         ),
     ],
     ids=[
-        "none", "text", "empty", "parts", "user", "anthropic", "openai", "no-candidates",
+        "none", "malformed", "text", "empty", "parts", "user", "anthropic", "openai", "no-candidates",
         "blocked-prompt", "two-candidates", "parts-object", "no-name",
     ],
 )  # fmt: skip

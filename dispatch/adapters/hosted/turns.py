@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from dispatch.adapters.hosted.background import in_background
-from dispatch.adapters.hosted.tools import INVOKE, HostedTools, Invoke
+from dispatch.adapters.hosted.tools import INVOKE, SHOWN, HostedTools, Invoke
 from dispatch.call import ToolCall, ToolResult
 from dispatch.core.schedules import Schedule
 from dispatch.errors import UsageError
 from dispatch.runtime.dispatcher import Dispatcher
 from dispatch.runtime.futures import Signal, uncancelled
 from dispatch.runtime.turn import Turn
+from dispatch.tool import Tool
 
 if TYPE_CHECKING:
     import os
@@ -129,37 +130,48 @@ class HostedTurns:
             )
 
     async def run(
-        self, key: Hashable, call: ToolCall, invoke: Invoke, *, before: Sequence[str] = ()
+        self,
+        key: Hashable,
+        call: ToolCall,
+        invoke: Invoke,
+        *,
+        before: Sequence[str] = (),
+        tool: Tool | None = None,
     ) -> ToolResult:
         """Run one call of the turn `key` and return its result; a tool's failure raises nothing.
 
-        `before` are the ids of the calls before it that are expected too. Cancelling stops this
-        call alone, waits for it at most two graces, and is raised then; what must end the program
-        (`KeyboardInterrupt`, `SystemExit`) is raised as it is.
+        `before` are the ids of the calls before it that are expected too. `tool` is what `see`
+        gave, where hosts with other tools of that name may use these turns, too. Cancelling stops
+        this call alone, waits for it at most two graces, and is raised then; what must end the
+        program (`KeyboardInterrupt`, `SystemExit`) is raised as it is.
         """
         arrivals = self._of(key)
         arrivals.in_flight += 1
         arrivals.arrived.add(call.id)
         arrivals.news.set()
         try:
-            await arrivals.until_next(before, self._patience)
-            return await self._result(arrivals, call, invoke)
+            others = [call_id for call_id in before if call_id != call.id]  # ids may be repeated
+            await arrivals.until_next(others, self._patience)
+            return await self._result(arrivals, call, invoke, tool)
         finally:
             arrivals.is_past(call.id)
             self._leave(arrivals)
 
-    async def _result(self, arrivals: _Arrivals, call: ToolCall, invoke: Invoke) -> ToolResult:
+    async def _result(
+        self, arrivals: _Arrivals, call: ToolCall, invoke: Invoke, tool: Tool | None
+    ) -> ToolResult:
         turn = arrivals.turn
         if turn is None:
             turn = self.dispatcher.turn()
             turn.open()
             arrivals.turn = turn
         arrivals.names.append(call.name)
-        token = INVOKE.set(invoke)
+        tokens = INVOKE.set(invoke), SHOWN.set(tool)
         try:
             position = turn.submit(call)
         finally:
-            INVOKE.reset(token)
+            INVOKE.reset(tokens[0])
+            SHOWN.reset(tokens[1])
         arrivals.is_past(call.id)
         try:
             result = await turn.wait(position)
@@ -172,10 +184,16 @@ class HostedTurns:
         return result
 
     def run_sync(
-        self, key: Hashable, call: ToolCall, invoke: Invoke, *, before: Sequence[str] = ()
+        self,
+        key: Hashable,
+        call: ToolCall,
+        invoke: Invoke,
+        *,
+        before: Sequence[str] = (),
+        tool: Tool | None = None,
     ) -> ToolResult:
         """`run` from a thread, on a loop in the background. See `run`."""
-        return in_background(self.run(key, call, invoke, before=before))
+        return in_background(self.run(key, call, invoke, before=before, tool=tool))
 
     async def run_all(self, calls: Iterable[Hosted], **options: Unpack[TurnOptions]) -> TurnResult:
         """Run a whole turn and return one result per call, in order. See `Dispatcher.run`."""
@@ -219,16 +237,22 @@ class HostedTurns:
         self.tell(names)
 
     def tell(self, names: Iterable[str]) -> None:
-        """Log, once, which of these tools ran alone because they declare nothing."""
-        alone = self.tools.tell_alone(names)
-        if alone:
-            import structlog  # only here: it brings rich along
-
-            structlog.get_logger("dispatch").warning(
+        """Log, once per tool, which of these ran alone: for want of a declaration, or of a name."""
+        names = list(names)
+        if alone := self.tools.tell_alone(names):
+            _warn(
                 "these tools declare nothing, so each of their calls ran alone; describe them with"
                 ' descriptors={name: ToolConcurrency(…)}, or pass undeclared="parallel"',
                 tools=alone,
             )
+        if unclear := self.tools.tell_unclear(names):
+            _warn("what a call of these tools touches could not be told", tools=unclear)
+
+
+def _warn(event: str, *, tools: object) -> None:
+    import structlog  # only here: it brings rich along
+
+    structlog.get_logger("dispatch").warning(event, tools=tools)
 
 
 def _each(calls: Iterable[Hosted]) -> Iterator[ToolCall]:

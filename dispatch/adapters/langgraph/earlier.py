@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -25,22 +25,30 @@ from dispatch.runtime.dispatcher import Dispatcher
 
 
 class Earlier:
-    """The outputs and pauses of one turn, by position."""
+    """The calls of one turn as they come, their outputs and their pauses, by position."""
 
-    def __init__(
-        self, dispatcher: Dispatcher, calls: Sequence[ToolCall], messages_key: str
-    ) -> None:
+    def __init__(self, dispatcher: Dispatcher, messages_key: str) -> None:
         self._dispatcher = dispatcher
-        self._calls = calls
         self._messages_key = messages_key
         self.done: dict[int, Output] = {}
+        self._calls: dict[int, ToolCall] = {}
+        self._edges: Mapping[int, list[int]] | None = None
         self._writes = False
         self._paused: set[int] = set()
+
+    def arrived(self, position: int, call: ToolCall) -> None:
+        """The call has come, with the arguments that its claims are made of."""
+        self._calls[position] = call
+        self._edges = None
 
     def ended(self, position: int, output: Output) -> None:
         """The call has its output."""
         self.done[position] = output
         self._writes = self._writes or bool(updates_of(output))
+
+    def all_told(self) -> None:
+        """All have been told what they gave: keep no more of it than changes the state."""
+        self.done = {at: output for at, output in self.done.items() if updates_of(output)}
 
     def paused(self, position: int) -> None:
         """The call waits for a human, or failed in a way that ends the run."""
@@ -69,14 +77,22 @@ class Earlier:
                 if before not in found:
                     found.add(before)
                     stack.append(before)
-        return {at for at in found if at < len(self._calls)}  # the others are joins
+        return {at for at in found if at >= 0}  # the others are joins
 
-    @cached_property
+    @property
     def _predecessors(self) -> Mapping[int, list[int]]:
-        predecessors: dict[int, list[int]] = {}
-        for edge in self._dispatcher.plan(self._calls).edges:
-            predecessors.setdefault(edge.after, []).append(edge.before)
-        return predecessors
+        """By position, what each of the calls that have come stands behind directly."""
+        if self._edges is None:
+            positions = sorted(self._calls)
+            edges: dict[int, list[int]] = {}
+            for edge in self._dispatcher.plan([self._calls[at] for at in positions]).edges:
+                before, after = (
+                    positions[node] if node < len(positions) else -node
+                    for node in (edge.before, edge.after)
+                )
+                edges.setdefault(after, []).append(before)
+            self._edges = edges
+        return self._edges
 
 
 def updated(state: Any, updates: Sequence[Any], config: RunnableConfig, messages_key: str) -> Any:

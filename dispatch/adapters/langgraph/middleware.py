@@ -11,7 +11,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Unpack
 
 from langchain.agents.middleware import AgentMiddleware
@@ -20,37 +20,53 @@ from langchain_core.messages import AIMessage, ToolMessage
 
 from dispatch.adapters.hosted import HostedTools, HostedTurns, HostOptions
 from dispatch.adapters.langgraph.earlier import Earlier
-from dispatch.adapters.langgraph.marks import ANYTHING, arguments, see
+from dispatch.adapters.langgraph.marks import ANYTHING, arguments, see, with_arguments
 from dispatch.adapters.langgraph.outputs import (
     Asked,
     Output,
     checked,
     is_pause,
     output_of,
-    with_arguments,
 )
 from dispatch.call import ToolCall
 from dispatch.concurrency import ToolConcurrency
+from dispatch.tool import Tool
 
 MESSAGES = "messages"
 KEPT = 256
 """Messages whose calls are remembered."""
 
 
+@dataclass(slots=True)
+class _Memory:
+    """What is known of the calls of one message."""
+
+    earlier: Earlier
+    waited_for: set[int]
+    """The positions of those that have not been told what came of them."""
+    kept: dict[int, Output] = field(default_factory=dict)
+    """What calls have given that were cancelled, for when the turn is resumed."""
+
+    def told(self, position: int) -> None:
+        """The call has been told. Once all have, nothing big is kept."""
+        self.waited_for.discard(position)
+        if not self.waited_for:
+            self.earlier.all_told()
+
+
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a call stands: its message's turn, its position, the ids expected before it."""
+    """Where a call stands, and which ids are expected before it."""
 
     key: Hashable
     position: int
     before: tuple[str, ...]
-    earlier: Earlier
-    kept: dict[int, Output]
-    """What calls have given that were cancelled, for when the turn is resumed."""
+    tool: Tool
+    memory: _Memory
 
     def ended(self, output: Output) -> Output:
         """The call has its output."""
-        self.earlier.ended(self.position, output)
+        self.memory.earlier.ended(self.position, output)
         return checked(output)
 
     @contextmanager
@@ -60,7 +76,7 @@ class _Place:
             yield
         except Exception as error:
             if is_pause(error):
-                self.earlier.paused(self.position)
+                self.memory.earlier.paused(self.position)
             raise
 
 
@@ -94,7 +110,7 @@ class DispatchMiddleware(AgentMiddleware[Any, Any, Any]):
         self._known = HostedTools(descriptors=descriptors, undeclared=undeclared)
         self._turns = HostedTurns(self._known, **options)
         self._trusted = trust_annotations
-        self._remembered: OrderedDict[Hashable, tuple[Earlier, dict[int, Output]]] = OrderedDict()
+        self._remembered: OrderedDict[Hashable, _Memory] = OrderedDict()
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Output]
@@ -104,10 +120,11 @@ class DispatchMiddleware(AgentMiddleware[Any, Any, Any]):
 
         def invoke(given: dict[str, Any]) -> Output:
             with place.noting():
-                output = handler(self._request(request, place, call, given))
+                output = handler(self._request(request, place, given))
             return place.ended(output)
 
-        result = self._turns.run_sync(place.key, call, invoke, before=place.before)
+        result = self._turns.run_sync(place.key, call, invoke, before=place.before, tool=place.tool)
+        place.memory.told(place.position)
         return output_of(result, request.tool_call)
 
     async def awrap_tool_call(
@@ -118,56 +135,64 @@ class DispatchMiddleware(AgentMiddleware[Any, Any, Any]):
 
         async def invoke(given: dict[str, Any]) -> Output:
             with place.noting():
-                output = await handler(self._request(request, place, call, given))
+                output = await handler(self._request(request, place, given))
             return place.ended(output)
 
-        if place.position in place.kept:
-            return place.kept.pop(place.position)
+        if place.position in place.memory.kept:
+            return place.memory.kept.pop(place.position)
         try:
-            result = await self._turns.run(place.key, call, invoke, before=place.before)
+            result = await self._turns.run(
+                place.key, call, invoke, before=place.before, tool=place.tool
+            )
         except asyncio.CancelledError:  # LangGraph may have lost what has ended by now
-            place.kept.update(place.earlier.done)
+            place.memory.kept.update(place.memory.earlier.done)
             raise
+        place.memory.told(place.position)
         return output_of(result, request.tool_call)
 
     def _placed(self, request: ToolCallRequest) -> tuple[_Place, ToolCall]:
         asked = request.tool_call
         if request.tool is None:
-            self._known.see(asked["name"], ANYTHING, sync=True)
+            tool = self._known.see(asked["name"], ANYTHING, sync=True)
         else:  # sync: a thread that is given something to await hands it to the loop
-            see(self._known, request.tool, sync=True, trusted=self._trusted)
-        call = _call(asked, arguments(request.tool, asked["args"]))
+            tool = see(self._known, request.tool, sync=True, trusted=self._trusted)
+        call = ToolCall(asked["id"] or "", asked["name"], arguments(request.tool, asked["args"]))
         message, answered = _message(request.state)
         siblings: list[Any] = [asked] if message is None else list(message.tool_calls)
-        ids = [one["id"] for one in siblings]
-        position = ids.index(asked["id"]) if asked["id"] in ids else 0
-        before = tuple(str(one) for one in ids[:position] if one not in answered)
+        position = _position(asked, siblings)
+        before = tuple(one["id"] or "" for one in siblings[:position] if one["id"] not in answered)
         key = _key(request, message)
-        earlier, kept = self._memory(key, siblings)
-        return _Place(key, position, before, earlier, kept), call
+        memory = self._memory(key, siblings, answered)
+        memory.earlier.arrived(position, call)
+        return _Place(key, position, before, tool, memory), call
 
-    def _memory(self, key: Hashable, siblings: list[Any]) -> tuple[Earlier, dict[int, Output]]:
+    def _memory(self, key: Hashable, siblings: list[Any], answered: set[str]) -> _Memory:
         if (memory := self._remembered.get(key)) is None:
-            calls = [_call(one, one["args"]) for one in siblings]
-            memory = Earlier(self._turns.dispatcher, calls, MESSAGES), {}
+            open_ones = {at for at, one in enumerate(siblings) if one["id"] not in answered}
+            memory = _Memory(Earlier(self._turns.dispatcher, MESSAGES), open_ones)
             memory = self._remembered.setdefault(key, memory)
             while len(self._remembered) > KEPT:
                 self._remembered.popitem(last=False)
         return memory
 
     def _request(
-        self, request: ToolCallRequest, place: _Place, call: ToolCall, given: dict[str, Any]
+        self, request: ToolCallRequest, place: _Place, given: dict[str, Any]
     ) -> ToolCallRequest:
         """The request with the arguments and the state that the call has by now."""
-        state = place.earlier.enter(place.position, request.state, request.runtime.config)
-        asked: Any = with_arguments(request.tool_call, call, given)
+        state = place.memory.earlier.enter(place.position, request.state, request.runtime.config)
+        asked: Any = with_arguments(request.tool_call, request.tool, given)
         if state is not request.state:
             request = request.override(state=state)
         return request if asked == request.tool_call else request.override(tool_call=asked)
 
 
-def _call(asked: Asked, given: Mapping[str, Any]) -> ToolCall:
-    return ToolCall(asked["id"] or "", asked["name"], given)
+def _position(asked: Asked, siblings: list[Any]) -> int:
+    """Where the call stands in its message; calls of one id are told apart by what they ask for."""
+    of_id = [at for at, one in enumerate(siblings) if one["id"] == asked["id"]]
+    for at in of_id:
+        if (siblings[at]["name"], siblings[at]["args"]) == (asked["name"], asked["args"]):
+            return at
+    return of_id[0] if of_id else 0
 
 
 def _message(state: Any) -> tuple[AIMessage | None, set[str]]:

@@ -14,7 +14,7 @@ from langgraph.runtime import Runtime
 
 from dispatch.adapters.hosted import HostedTools, HostedTurns, HostOptions
 from dispatch.adapters.hosted.background import in_background
-from dispatch.adapters.langgraph.marks import ANYTHING, arguments, has_coroutine, has_function, see
+from dispatch.adapters.langgraph.marks import ANYTHING, has_coroutine, has_function, see
 from dispatch.adapters.langgraph.record import RecordedTurn
 from dispatch.adapters.langgraph.turn import AtOnce, NodeTurn
 from dispatch.concurrency import ToolConcurrency
@@ -104,12 +104,16 @@ class DispatchToolNode(ToolNode):
         if not asked:
             return []
         asked = [{**one, "id": one["id"] or ""} for one in asked]  # answered by position
+        if self._thread_wrapper or self._loop_wrapper:
+            for one in asked:
+                if one["name"] not in self.tools_by_name:  # a wrapper may bring the tool
+                    self._host.tools.see(one["name"], ANYTHING, sync=True)
         turn = NodeTurn(
             self._host,
             asked,
             self._runtimes(given, asked, config, runtime),
             lambda one, its_runtime: self._start(one, kind, its_runtime, sync=sync),
-            given=[self._arguments(one) for one in asked],
+            tools=self.tools_by_name,
             messages_key=self._messages_key,
             at_once=config.get("max_concurrency"),
         )
@@ -117,12 +121,6 @@ class DispatchToolNode(ToolNode):
             return await turn.outputs()
         recorded = RecordedTurn(turn, config)
         return await (recorded.outputs_by_thread() if sync else recorded.outputs())
-
-    def _arguments(self, asked: Any) -> Mapping[str, Any]:
-        tool = self.tools_by_name.get(asked["name"])
-        if tool is None and (self._thread_wrapper or self._loop_wrapper):
-            self._host.tools.see(asked["name"], ANYTHING, sync=True)  # a wrapper may bring the tool
-        return arguments(tool, asked["args"])
 
     def _runtimes(
         self, given: Any, asked: Sequence[Any], config: RunnableConfig, runtime: Runtime

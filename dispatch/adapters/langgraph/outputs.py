@@ -15,7 +15,7 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import Command
 
 from dispatch.adapters.answers import told
-from dispatch.call import ToolCall, ToolResult
+from dispatch.call import ToolResult
 from dispatch.errors import ToolError
 from dispatch.render import render
 
@@ -73,9 +73,9 @@ def _is_told(result: ToolResult) -> bool:
 def output_of(result: ToolResult, asked: Asked) -> Output:
     """The call's output. Raises what LangGraph or the host must see: see `is_pause`, `is_fatal`."""
     if result.ok:
-        return addressed(result.value, asked)
+        return result.value if result.attempts else answer_of(result.value, asked)
     if isinstance(result.exception, AnsweredFailure):
-        return addressed(result.exception.output, asked)
+        return answer_of(result.exception.output, asked)
     if result.exception is not None and (is_pause(result.exception) or is_fatal(result)):
         raise result.exception
     return ToolMessage(
@@ -86,11 +86,26 @@ def output_of(result: ToolResult, asked: Asked) -> Output:
     )
 
 
-def addressed(output: Output, asked: Asked) -> Output:
-    """The same output as the answer to this call: a coalesced call gets that of its leader."""
-    if isinstance(output, ToolMessage) and output.tool_call_id != asked["id"]:
-        return output.model_copy(update={"tool_call_id": asked["id"], "id": None})
-    return output
+def answer_of(output: Output, asked: Asked) -> Output:
+    """What the output of another call, which this one has joined, is to this one.
+
+    That is its answer, under the id of this call. What else a `Command` does is done once. A jump
+    to the parent graph carries the answer that it wants to carry, and stays as it is.
+    """
+    answers = [one for one in _told_by(output) if isinstance(one, ToolMessage)]
+    if not answers:
+        return output
+    return answers[-1].model_copy(update={"tool_call_id": asked["id"], "id": None})
+
+
+def _told_by(output: Output) -> list[Any]:
+    """The messages in an output for its own graph."""
+    outputs = output if isinstance(output, list) else [output]
+    told = [one for one in outputs if not isinstance(one, Command)]
+    for update in updates_of(output):
+        values = update.values() if isinstance(update, Mapping) else [update]
+        told += [one for value in values if isinstance(value, list) for one in value]
+    return told
 
 
 def updates_of(output: Output) -> list[Any]:
@@ -101,11 +116,6 @@ def updates_of(output: Output) -> list[Any]:
         for command in commands
         if isinstance(command, Command) and command.graph is None and command.update
     ]
-
-
-def with_arguments(asked: Asked, call: ToolCall, given: Mapping[str, Any]) -> Any:
-    """The call that was asked for, with the arguments that a gate changed, if one did."""
-    return dict(asked) if given == call.arguments else {**asked, "args": dict(given)}
 
 
 def with_state(runtime: Any, state: Any) -> Any:

@@ -13,11 +13,13 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from langchain_core.tools import BaseTool
 from langgraph.errors import GraphInterrupt
 
 from dispatch.adapters.hosted import HostedTurns
 from dispatch.adapters.hosted.tools import INVOKE
 from dispatch.adapters.langgraph.earlier import Earlier
+from dispatch.adapters.langgraph.marks import arguments, with_arguments
 from dispatch.adapters.langgraph.outputs import (
     Asked,
     Output,
@@ -25,7 +27,6 @@ from dispatch.adapters.langgraph.outputs import (
     is_fatal,
     is_pause,
     output_of,
-    with_arguments,
     with_state,
 )
 from dispatch.call import Status, ToolCall, ToolResult
@@ -50,20 +51,23 @@ class NodeTurn:
         runtimes: Sequence[Any],
         run_call: RunCall,
         *,
-        given: Sequence[Mapping[str, Any]],
+        tools: Mapping[str, BaseTool],
         messages_key: str,
         at_once: int | None,
     ) -> None:
         self.asked = asked
         self.runtimes = list(runtimes)
         self.calls = [
-            ToolCall(one["id"], one["name"], arguments)
-            for one, arguments in zip(asked, given, strict=True)
+            ToolCall(one["id"], one["name"], arguments(tools.get(one["name"]), one["args"]))
+            for one in asked
         ]
-        self.earlier = Earlier(host.dispatcher, self.calls, messages_key)
+        self.earlier = Earlier(host.dispatcher, messages_key)
+        for position, call in enumerate(self.calls):
+            self.earlier.arrived(position, call)
         self.stopping = False
         self.fault: BaseException | None = None
         self._host = host
+        self._tools = tools
         self._turn: Turn = host.dispatcher.turn()
         self._run_call = run_call
         self._at_once = at_once
@@ -137,8 +141,9 @@ class NodeTurn:
                 self.fault = result.exception
                 self.stop(f"{result.call.name} failed, and nothing handles that error")
 
-    def _start(self, position: int, arguments: dict[str, Any]) -> Any:
-        asked = with_arguments(self.asked[position], self.calls[position], arguments)
+    def _start(self, position: int, given: dict[str, Any]) -> Any:
+        asked = self.asked[position]
+        asked = with_arguments(asked, self._tools.get(asked["name"]), given)
         runtime = self.runtimes[position]
         state = self.earlier.enter(position, runtime.state, runtime.config)
         return self._run_call(asked, with_state(runtime, state))

@@ -1,14 +1,17 @@
 """What pydantic-ai's tools say about themselves, as a declaration.
 
 Owns which mark goes before which: a `ToolConcurrency` in the tool's metadata under "dispatch", then
-`sequential`, then the annotations of an MCP server, and those only if the host trusts them.
+`sequential`, then the annotations of an MCP server, and those only if the host trusts them; and
+what of a call's arguments a declaration sees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any, TypedDict
 
+from pydantic import BaseModel
 from pydantic_ai import ToolDefinition
 
 from dispatch.claims import Claim
@@ -38,6 +41,26 @@ def marks_of(tool: ToolDefinition, *, trust_annotations: bool) -> Marks:
             f" {declared!r}"
         )
     return {"declared": declared, "idempotent": hints.get("idempotentHint") is True}
+
+
+def shown(arguments: Mapping[str, Any], names: Collection[str]) -> Mapping[str, Any]:
+    """The arguments, and the fields of one that is the tool's only parameter.
+
+    Of such a tool pydantic-ai shows the model's fields to the language model, under `names`.
+    """
+    if len(arguments) != 1 or not set(names).isdisjoint(arguments):
+        return arguments
+    (value,) = arguments.values()
+    if isinstance(value, BaseModel):
+        return {**_fields(value), **arguments}
+    if is_dataclass(value):
+        return {**{one.name: getattr(value, one.name) for one in fields(value)}, **arguments}
+    return {**value, **arguments} if isinstance(value, Mapping) else arguments
+
+
+def _fields(value: BaseModel) -> dict[str, Any]:
+    aliases = {name: field.alias or name for name, field in type(value).model_fields.items()}
+    return {alias: getattr(value, name) for name, alias in aliases.items()}
 
 
 def _everything(arguments: Mapping[str, Any]) -> Iterable[Claim]:

@@ -30,7 +30,7 @@ from pydantic_ai.tools import AgentDepsT
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 
 from dispatch.adapters.hosted import HostedTools, HostedTurns, HostOptions
-from dispatch.adapters.pydantic_ai.marks import marks_of
+from dispatch.adapters.pydantic_ai.marks import marks_of, shown
 from dispatch.adapters.pydantic_ai.order import FromMessages, Order, turn_of
 from dispatch.adapters.pydantic_ai.threads import TrackedThreads
 from dispatch.call import ToolCall
@@ -38,6 +38,7 @@ from dispatch.concurrency import ToolConcurrency
 from dispatch.errors import UsageError
 from dispatch.runtime.dispatcher import Dispatcher
 from dispatch.runtime.options import checked_choice
+from dispatch.tool import Tool
 
 SIGNALS = (
     ApprovalRequired,
@@ -70,14 +71,14 @@ class Shared:
         self.trust_annotations = trust_annotations
         self.tool_errors = checked_choice("tool_errors", tool_errors, ("report", "raise"))
         options["middleware"] = (*options.get("middleware", ()), TrackedThreads())
-        self.tools = HostedTools(descriptors=descriptors, undeclared=undeclared)
+        self.tools = HostedTools(descriptors=descriptors, undeclared=undeclared, shown=shown)
         self.turns = HostedTurns(self.tools, patience=patience, **options)
         self.order = FromMessages(self.turns, self.tool_errors)
 
-    def see(self, tool: ToolsetTool[Any], name: str) -> None:
+    def see(self, tool: ToolsetTool[Any], name: str) -> Tool:
         """Know a tool by its marks. Raises `DeclarationError` for marks that cannot be right."""
         marks = marks_of(tool.tool_def, trust_annotations=self.trust_annotations)
-        self.tools.see(
+        return self.tools.see(
             name,
             marks["declared"],
             schema=tool.tool_def.parameters_json_schema,
@@ -167,11 +168,13 @@ class DispatchToolset(WrapperToolset[AgentDepsT]):
                 said.append(signal)
                 raise
 
-        self.shared.see(tool, name)
+        known = self.shared.see(tool, name)
         call = ToolCall(ctx.tool_call_id or "", name, tool_args)
         before = self.order.before(ctx)
         try:
-            result = await self.shared.turns.run(turn_of(ctx), call, invoke, before=before)
+            result = await self.shared.turns.run(
+                turn_of(ctx), call, invoke, before=before, tool=known
+            )
         except UsageError as error:  # nested too deep, closed, or in a call that was given up
             raise ToolFailed(str(error)) from error
         finally:
