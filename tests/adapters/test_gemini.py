@@ -130,8 +130,8 @@ def test_a_content_without_calls(message: object) -> None:
         ),
     ],
     ids=[
-        "none", "malformed", "text", "empty", "parts", "user", "anthropic", "openai", "no-candidates",
-        "blocked-prompt", "two-candidates", "parts-object", "no-name",
+        "none", "malformed", "text", "empty", "parts", "user", "anthropic", "openai",
+        "no-candidates", "blocked-prompt", "two-candidates", "parts-object", "no-name",
     ],
 )  # fmt: skip
 def test_what_is_no_content_is_refused(message: object, error: str) -> None:
