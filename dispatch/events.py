@@ -28,13 +28,18 @@ class CallEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnEvent:
-    """A turn entered `state` (open, decided, gone); `calls` were admitted so far."""
+    """A turn entered `state` (open, decided, gone); `calls` were admitted so far.
+
+    `parent` is the call that the turn is nested in, as that one's turn and position: with it, the
+    events of subagents that run side by side are told apart.
+    """
 
     turn_id: str
     state: str
     at: float
     calls: int
     detail: str | None = None
+    parent: tuple[str, int] | None = None
 
 
 Event = CallEvent | TurnEvent

@@ -35,10 +35,17 @@ class Broadcast:
 class Teller:
     """Tells of one turn."""
 
-    def __init__(self, turn_id: str, tell: Broadcast, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        turn_id: str,
+        tell: Broadcast,
+        now: Callable[[], float],
+        parent: tuple[str, int] | None,
+    ) -> None:
         self._turn_id = turn_id
         self._tell = tell
         self._now = now
+        self._parent = parent
 
     def call(
         self,
@@ -65,4 +72,12 @@ class Teller:
 
     def turn(self, state: str, calls: int) -> None:
         """The turn entered a state."""
-        self._tell(TurnEvent(turn_id=self._turn_id, state=state, at=self._now(), calls=calls))
+        self._tell(
+            TurnEvent(
+                turn_id=self._turn_id,
+                state=state,
+                at=self._now(),
+                calls=calls,
+                parent=self._parent,
+            )
+        )

@@ -71,13 +71,17 @@ class Driver:
         )
         self._inbox = Inbox(self._step, self._fault)
         self._loop = self._inbox.loop
+        teller = None
+        if settings.tell:
+            inside = None if parent is None else parent.call
+            teller = Teller(settings.turn_id, settings.tell, self._loop.time, inside)
         self.turn = RunningTurn(
             settings,
             place,
             self.machine,
             self._inbox,
             admission if table is settings.table else admission.on(table.check_modes),
-            Teller(settings.turn_id, settings.tell, self._loop.time) if settings.tell else None,
+            teller,
         )
         self._todo: deque[Action] = deque()
         self._holdings = Holdings(self.turn)

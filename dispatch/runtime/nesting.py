@@ -119,6 +119,11 @@ class Scope:
         return self._owner
 
     @property
+    def call(self) -> tuple[str, int]:
+        """The call, as its turn and position."""
+        return self.turn_id, self.position
+
+    @property
     def keeper(self) -> Keeper | None:
         """Who keeps the claims of nested turns until it is decided."""
         if self._keeper is None and self.host is not None:

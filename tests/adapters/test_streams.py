@@ -144,5 +144,5 @@ def test_a_call_is_complete_when_the_provider_says_so(name: str, at: str) -> Non
     """Every call comes out by the event that ends it, and not by the beginning of the next."""
     events = raw(name, Step("", CALLS))
     numbers = completes(name, events)
-    assert 1 if name == "chat" else 3 == len(numbers)
+    assert (1 if name == "chat" else 3) == len(numbers)
     assert all(at in str(events[number]) for number in numbers)

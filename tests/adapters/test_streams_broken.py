@@ -11,7 +11,7 @@ from anyio import wait_all_tasks_blocked
 
 from dispatch import CallContext, Dispatcher, Status, StreamBroken, TurnResult, tool
 from dispatch.testing import assert_no_leaks
-from tests.adapters.streaming import PROVIDERS, STEP, completes, opened, raw
+from tests.adapters.streaming import PROVIDERS, STEP, completes, history, opened, raw
 from tests.providers import Call, Pause, Step, serve
 from tests.providers.clients import SDKS
 
@@ -42,6 +42,10 @@ async def test_a_stream_that_breaks_is_retried_without_running_twice(name: str) 
             stream = provider.stream()
             async with opened(name, server.url, [SDKS[name].ask]) as arriving:
                 turn = await stream.run(dispatcher, arriving, resume=earlier)
+            messages = history(name, stream.message, turn)
+            async with opened(name, server.url, messages) as arriving:
+                last = await provider.stream().run(dispatcher, arriving)
+    assert [] == list(last)
     told = ["edited a", "edited b"]
     assert (told if name == "chat" else told[:1]) == [result.value for result in earlier]
     assert ["a", "b"] == ran
