@@ -291,7 +291,10 @@ def test_a_slow_call_fails_alone_and_the_loop_goes_on() -> None:
         told = [block["content"] for message in history[2::2] for block in message["content"]]
         return told, step.text
 
-    slow = "[timed_out] timed out after 5 s while running"
+    slow = (
+        "[timed_out] timed out after 5 s while running\n"
+        "It may have done its work, or a part of it: check that before you call it again."
+    )
     assert ([slow, "fine", "fine"], "done") == run_in_virtual_time(main())
 
 

@@ -88,7 +88,8 @@ class GeminiStream(Stream):
         return calls
 
     def _error(self, event: object) -> object:
-        if any(map(_is_malformed, field(event, "candidates") or ())):
+        candidates = field(event, "candidates")
+        if isinstance(candidates, list) and any(map(_is_malformed, candidates)):
             return MALFORMED
         blocked = _either(_either(event, "promptFeedback"), "blockReason")
         return super()._error(event) if blocked is None else f"the prompt was blocked: {blocked}"

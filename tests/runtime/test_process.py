@@ -33,12 +33,17 @@ def is_running(pid: int) -> bool:
     return state not in "ZX"
 
 
+others: set[str] = set()
+"""Children that were there before the test, such as the one that `multiprocessing` keeps."""
+
+
 def children() -> list[str]:
-    """The children of this process that have not been reaped, zombies included."""
+    """The test's child processes that have not been reaped, zombies included."""
     listed = subprocess.run(
         ["ps", "-o", "pid=,comm=", "--ppid", str(os.getpid())], capture_output=True, text=True
     )
-    return [line for line in listed.stdout.splitlines() if not line.endswith(" ps")]
+    lines = [line for line in listed.stdout.splitlines() if not line.endswith(" ps")]
+    return [line for line in lines if line not in others]
 
 
 def open_files() -> int:
@@ -48,6 +53,8 @@ def open_files() -> int:
 @pytest.fixture(autouse=True)
 def nothing_goes_on() -> Iterator[None]:
     """A call that was cancelled twice has returned before its process was reaped, by a thread."""
+    others.clear()
+    others.update(children())
     yield
     for thread in threading.enumerate():
         if thread.name.startswith("dispatch-process-"):
