@@ -1,45 +1,25 @@
 """Calls that a host brings one by one become a turn, in the model's order."""
 
 import asyncio
-import signal
 import threading
 from contextvars import ContextVar
 from typing import Any
 
 import pytest
-import structlog
 
 from dispatch import (
     AllOrNothing,
-    DeclarationError,
-    FailureKind,
     Status,
     ToolCall,
-    ToolConcurrency,
     ToolResult,
     UsageError,
 )
 from dispatch.adapters.hosted import HostedTools, HostedTurns
 from dispatch.testing import run_in_virtual_time
+from tests.adapters.hosts import SCHEMA, WRITES, Arguments, change, hosted
 
-WRITES = ToolConcurrency(writes="key:{key}")
-FREE = ToolConcurrency(safe_parallel=True)
-Arguments = dict[str, Any]
-SCHEMA = {"type": "object", "properties": {"key": {"type": "string"}}}
 IDS = ("a", "b", "c")
 TENANT: ContextVar[str] = ContextVar("tenant", default="nobody")
-
-
-def hosted(**options: Any) -> HostedTurns:
-    tools = HostedTools()
-    tools.see("change", WRITES, schema=SCHEMA)
-    tools.see("free", FREE)
-    tools.see("blocks", FREE, sync=True)
-    return HostedTurns(tools, **options)
-
-
-def change(call_id: str, key: str = "k") -> ToolCall:
-    return ToolCall(call_id, "change", {"key": key})
 
 
 async def bring(turns: HostedTurns, log: list[str], call_id: str, delay: float = 0.0) -> ToolResult:
@@ -106,6 +86,19 @@ def test_a_call_that_ended_is_not_waited_for() -> None:
         return asyncio.get_running_loop().time()
 
     assert pytest.approx(3.0) == run_in_virtual_time(turn())
+
+
+def test_a_call_does_not_wait_for_its_own_id() -> None:
+    """E6: where ids are repeated, the first to come waits for the others of its id no more."""
+
+    async def turn() -> float:
+        async def invoke(arguments: Arguments) -> None:
+            return None
+
+        await hosted(patience=5.0).run("turn", change(""), invoke, before=["", "a"])
+        return asyncio.get_running_loop().time()
+
+    assert pytest.approx(5.0) == run_in_virtual_time(turn())
 
 
 def test_cancelling_one_task_stops_its_call_alone() -> None:
@@ -222,48 +215,6 @@ async def test_a_thread_that_cannot_be_stopped_keeps_its_claims() -> None:
     assert ["first ends", "second"] == log
 
 
-def test_calls_of_sync_code_form_one_turn() -> None:
-    """Two threads without a loop bring a call each; the conflicting ones run in order."""
-    turns, log = hosted(patience=5.0), list[str]()
-
-    async def invoke(arguments: Arguments) -> Any:
-        log.append("begins")
-        await asyncio.sleep(0)
-        log.append("ends")
-
-    def bring_sync(call_id: str, before: tuple[str, ...]) -> None:
-        turns.run_sync("turn", change(call_id), invoke, before=before).unwrap()
-
-    threads = [
-        threading.Thread(target=bring_sync, args=args) for args in (("b", ("a",)), ("a", ()))
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(10)
-    assert ["begins", "ends"] * 2 == log
-
-
-async def test_sync_code_on_a_running_loop_is_served() -> None:
-    """A notebook's loop is blocked by its own sync code; the turn runs all the same."""
-
-    async def invoke(arguments: Arguments) -> Any:
-        return threading.get_ident()
-
-    turn = hosted().run_all_sync([(ToolCall("a", "free", {}), invoke)])
-    assert threading.get_ident() != turn[0].unwrap()
-
-
-def test_an_error_of_the_host_in_sync_code_is_raised_there() -> None:
-    """What is wrong with the host's call is an exception in the thread that waits."""
-
-    async def invoke(arguments: Arguments) -> Any:
-        return None
-
-    with pytest.raises(TypeError, match="no option of a turn"):
-        hosted().run_all_sync([(change("a"), invoke)], urgency=1)  # type: ignore[call-arg]
-
-
 def test_one_host_serves_two_loops() -> None:
     """K6: calls of one turn key on two loops are two turns, and share claims and limits."""
     turns, log = hosted(), list[str]()
@@ -306,86 +257,3 @@ async def test_a_whole_turn_rolls_back_together() -> None:
     turns = hosted(one_by_one=False, policy=AllOrNothing())
     turn = await turns.run_all([(change("a"), works), (change("b"), fails)])
     assert [Status.ROLLED_BACK, Status.ERROR] == [result.status for result in turn]
-
-
-async def test_tools_that_ran_alone_are_told_once() -> None:
-    """Each undeclared tool is named in one warning, not with every turn."""
-    tools = HostedTools()
-    for name in ("vague", "vaguer"):
-        tools.see(name)
-    tools.see("free", FREE)
-    turns = HostedTurns(tools)
-
-    async def invoke(arguments: Arguments) -> Any:
-        return None
-
-    with structlog.testing.capture_logs() as logs:
-        for names in (("vague", "free"), ("vague", "vaguer")):
-            await turns.run_all([(ToolCall(name, name, {}), invoke) for name in names])
-    assert [["vague"], ["vaguer"]] == [entry["tools"] for entry in logs]
-
-
-def test_descriptors_come_before_marks() -> None:
-    """What the host says of a tool by name counts, also for a tool that comes later."""
-    tools = HostedTools(descriptors={"later": FREE}, undeclared="parallel")
-    tools.see("later", WRITES, schema=SCHEMA)
-    tools.see("vague")
-    assert () == tools["later"].claims({"key": "k"})[0]
-    assert ["tool"] == [claim.key[0] for claim in tools["vague"].claims({})[0]]
-
-
-def test_a_tool_may_change_its_marks() -> None:
-    """What a host shows of a tool later counts from then on."""
-    tools = HostedTools()
-    tools.see("tool", FREE)
-    tools.see("tool", ToolConcurrency(read_only=True))
-    assert tools["tool"].concurrency.read_only
-
-
-def test_a_template_with_a_misspelt_argument_is_refused() -> None:
-    """The host hears of it when it shows the tool, not in the middle of a turn."""
-    with pytest.raises(DeclarationError, match="'kye', which is no argument"):
-        HostedTools().see("tool", ToolConcurrency(writes="key:{kye}"), schema=SCHEMA)
-
-
-async def test_an_unknown_tool_is_an_error_result() -> None:
-    """F4: a tool that the host never showed is refused, with the names there are."""
-
-    async def invoke(arguments: Arguments) -> Any:
-        raise AssertionError("it ran")
-
-    result = await hosted().run("turn", ToolCall("a", "chnage", {}), invoke)
-    failure = result.failure
-    assert failure is not None
-    assert (FailureKind.UNKNOWN_TOOL, True) == (failure.kind, "'change'" in failure.message)
-
-
-def test_ctrl_c_in_sync_code_waits_for_the_call_to_settle() -> None:
-    """What interrupts the waiting thread stops the calls first, and is raised then."""
-    settled: list[str] = []
-    main = threading.get_ident()
-
-    async def invoke(arguments: Arguments) -> Any:
-        signal.pthread_kill(main, signal.SIGINT)
-        try:
-            await asyncio.sleep(60)
-        finally:
-            settled.append("yes")
-
-    with pytest.raises(KeyboardInterrupt):
-        hosted().run_sync("turn", ToolCall("a", "free", {}), invoke)
-    assert ["yes"] == settled
-
-
-def test_sync_code_in_an_async_tool_is_told_to_await() -> None:
-    """K5: a host's sync call inside a tool that runs on the loop is an error, and no hang."""
-    turns = hosted()
-
-    async def inner(arguments: Arguments) -> Any:
-        raise AssertionError("it ran")
-
-    async def outer(arguments: Arguments) -> Any:
-        return turns.run_all_sync([(ToolCall("b", "free", {}), inner)])
-
-    turn = turns.run_all_sync([(ToolCall("a", "free", {}), outer)])
-    assert "UsageError: run_sync was called on a running event loop" in turn[0].content()

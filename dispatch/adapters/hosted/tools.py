@@ -52,6 +52,10 @@ class HostedTools(Toolbox):
         shown: Shown = as_given,
     ) -> None:
         super().__init__()
+        if not isinstance(descriptors or {}, Mapping):
+            raise DeclarationError(
+                f"descriptors: write {{tool name: ToolConcurrency(…)}}, not {descriptors!r}"
+            )
         for name, descriptor in (descriptors or {}).items():
             if not isinstance(descriptor, ToolConcurrency):
                 raise DeclarationError(
@@ -107,6 +111,14 @@ class HostedTools(Toolbox):
     def __getitem__(self, name: str) -> Tool:
         shown = SHOWN.get()
         return shown if shown is not None and shown.name == name else super().__getitem__(name)
+
+    def check_described(self, names: Iterable[str]) -> None:
+        """Raise `DeclarationError` for a descriptor of another name, where no other tool comes."""
+        there = list(names)
+        for name in self._descriptors:
+            if name not in there:
+                known = ", ".join(there) or "none"
+                raise DeclarationError(f"descriptors: {name!r} is no tool; there are: {known}")
 
     def tell_alone(self, names: Iterable[str]) -> list[str]:
         """Those of the names whose tools run alone for want of a declaration; each told once."""

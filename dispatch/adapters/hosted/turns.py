@@ -9,7 +9,7 @@ calls of it are in flight.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -109,6 +109,8 @@ class HostedTurns:
         patience: float = 0.05,
         **options: Unpack[HostOptions],
     ) -> None:
+        if not (isinstance(patience, int | float) and patience >= 0):
+            raise ValueError(f"patience must be a number of seconds, not {patience!r}")
         self.tools = tools
         self.dispatcher = Dispatcher(tools, **options)  # type: ignore[arg-type]
         if one_by_one:
@@ -137,13 +139,15 @@ class HostedTurns:
         *,
         before: Sequence[str] = (),
         tool: Tool | None = None,
+        ended: Callable[[ToolResult], None] | None = None,
     ) -> ToolResult:
         """Run one call of the turn `key` and return its result; a tool's failure raises nothing.
 
         `before` are the ids of the calls before it that are expected too. `tool` is what `see`
         gave, where hosts with other tools of that name may use these turns, too. Cancelling stops
         this call alone, waits for it at most two graces, and is raised then; what must end the
-        program (`KeyboardInterrupt`, `SystemExit`) is raised as it is.
+        program (`KeyboardInterrupt`, `SystemExit`) is raised as it is. `ended` is told the result
+        in each of these cases, unless the call was cancelled before it was admitted.
         """
         arrivals = self._of(key)
         arrivals.in_flight += 1
@@ -152,13 +156,18 @@ class HostedTurns:
         try:
             others = [call_id for call_id in before if call_id != call.id]  # ids may be repeated
             await arrivals.until_next(others, self._patience)
-            return await self._result(arrivals, call, invoke, tool)
+            return await self._result(arrivals, call, invoke, tool, ended)
         finally:
             arrivals.is_past(call.id)
             self._leave(arrivals)
 
     async def _result(
-        self, arrivals: _Arrivals, call: ToolCall, invoke: Invoke, tool: Tool | None
+        self,
+        arrivals: _Arrivals,
+        call: ToolCall,
+        invoke: Invoke,
+        tool: Tool | None,
+        ended: Callable[[ToolResult], None] | None,
     ) -> ToolResult:
         turn = arrivals.turn
         if turn is None:
@@ -177,8 +186,15 @@ class HostedTurns:
             result = await turn.wait(position)
         except asyncio.CancelledError:
             turn.cancel(position)
-            await uncancelled(asyncio.ensure_future(turn.wait(position)))
+            ending = asyncio.ensure_future(turn.wait(position))
+            try:
+                await uncancelled(ending)
+            finally:
+                if ended is not None:
+                    ended(ending.result())
             raise
+        if ended is not None:
+            ended(result)
         if isinstance(result.exception, KeyboardInterrupt | SystemExit):
             raise result.exception
         return result
@@ -191,9 +207,11 @@ class HostedTurns:
         *,
         before: Sequence[str] = (),
         tool: Tool | None = None,
+        ended: Callable[[ToolResult], None] | None = None,
     ) -> ToolResult:
         """`run` from a thread, on a loop in the background. See `run`."""
-        return in_background(self.run(key, call, invoke, before=before, tool=tool))
+        running = self.run(key, call, invoke, before=before, tool=tool, ended=ended)
+        return in_background(running)
 
     async def run_all(self, calls: Iterable[Hosted], **options: Unpack[TurnOptions]) -> TurnResult:
         """Run a whole turn and return one result per call, in order. See `Dispatcher.run`."""

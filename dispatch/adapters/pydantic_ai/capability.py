@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Unpack
 
-from pydantic_ai import RunContext, ToolCallPart, ToolDefinition
+from pydantic_ai import ModelRequest, RunContext, ToolCallPart, ToolDefinition
 from pydantic_ai.capabilities import (
     AbstractCapability,
     CapabilityOrdering,
@@ -20,10 +20,12 @@ from pydantic_ai.capabilities import (
     WrapToolExecuteHandler,
     WrapToolValidateHandler,
 )
+from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import AgentDepsT
 from pydantic_ai.toolsets import AbstractToolset
 
 from dispatch.adapters.hosted import HostOptions
+from dispatch.adapters.pydantic_ai.histories import close_open_calls
 from dispatch.adapters.pydantic_ai.order import FromHooks
 from dispatch.adapters.pydantic_ai.toolset import DispatchToolset, Shared
 from dispatch.concurrency import ToolConcurrency
@@ -37,7 +39,8 @@ class DispatchCapability(AbstractCapability[AgentDepsT]):
     Takes what `DispatchToolset` takes, and needs no toolset. The hooks of other capabilities run
     before a call takes its place, without locks or slots; one that holds up a call longer than
     `patience` lets later calls of the turn pass. What a tool raises is shown to their
-    `on_tool_execute_error` hooks first.
+    `on_tool_execute_error` hooks first. What is sent to the model has one result for each call
+    (`close_open_calls`), whatever became of the history; the run's own history stays as it is.
     """
 
     id: str | None = "dispatch"
@@ -83,6 +86,15 @@ class DispatchCapability(AbstractCapability[AgentDepsT]):
     ) -> AbstractToolset[AgentDepsT]:
         """Wrap the agent's tools."""
         return DispatchToolset(toolset, shared=self.shared, order=self.order)
+
+    async def prepare_model_request(
+        self, ctx: RunContext[AgentDepsT], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """Mend what is sent, after all history processors have had it."""
+        messages = request_context.messages
+        if messages and isinstance(messages[-1], ModelRequest):  # else a response that goes on
+            request_context.messages = close_open_calls(messages)
+        return request_context
 
     async def wrap_tool_validate(
         self,

@@ -123,6 +123,8 @@ class DispatchToolset(WrapperToolset[AgentDepsT]):
         order: Order | None = None,
         **options: Unpack[HostOptions],
     ) -> None:
+        if not isinstance(wrapped, AbstractToolset):
+            raise TypeError(f"wrap a toolset, as FunctionToolset([…]), not {wrapped!r}")
         self.wrapped = wrapped
         self.shared = shared or Shared(
             descriptors=descriptors,

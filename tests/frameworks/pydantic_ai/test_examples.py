@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 
 PLAIN = """\
@@ -57,6 +59,13 @@ def test_without_dispatch() -> None:
 def test_with_dispatch() -> None:
     """The same agent with dispatch: eight answers in order, and both edits are in the file."""
     assert DISPATCHED == printed("pydantic_ai_dispatch.py")
+
+
+@pytest.mark.parametrize("shown", [PLAIN, DISPATCHED], ids=["plain", "dispatch"])
+def test_the_page_shows_what_the_example_prints(shown: str) -> None:
+    """The blocks of the page are the examples' output."""
+    page = (ROOT / "docs" / "pydantic-ai.md").read_text(encoding="utf-8")
+    assert f"```text\n{shown}```\n" in re.sub(r"in \d+\.\d\d s", "in N s", page)
 
 
 def test_nothing_of_it_is_loaded_unasked() -> None:

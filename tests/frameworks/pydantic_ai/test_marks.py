@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from pydantic_ai import Agent, FunctionToolset, RunContext, ToolDefinition
 from structlog.testing import capture_logs
 
@@ -205,6 +208,53 @@ async def test_claims_get_the_validated_arguments(way: str) -> None:
     assert {Edit} == set(seen)
 
 
+class Named(BaseModel):
+    """The only argument of a tool, one of whose fields has another name for the model."""
+
+    path: str = Field(alias="filePath")
+    times: int = 1
+
+
+@dataclass
+class Plain:
+    """The same as a dataclass."""
+
+    path: str
+    times: int = 1
+
+
+async def edit_named(edit: Named) -> str:
+    """Edit."""
+    return edit.path
+
+
+async def edit_plain(edit: Plain) -> str:
+    """Edit."""
+    return edit.path
+
+
+@pytest.mark.parametrize(
+    ("tool", "name"), [(edit_named, "filePath"), (edit_plain, "path")], ids=["model", "dataclass"]
+)
+async def test_templates_name_the_fields_of_an_only_argument(
+    way: str, tool: Callable[..., Any], name: str
+) -> None:
+    """What the model is shown as arguments can be named in templates, and is not a guess."""
+    declared = {tool.__name__: ToolConcurrency(writes=f"file:{{{name}}}")}
+    model = scripted(asks(*[(tool.__name__, {name: path}) for path in ("f", "g")]))
+    meeting = Meeting(2)
+
+    @wraps(tool)
+    async def meet(edit: Any) -> Any:
+        await meeting.join()
+        return await tool(edit)
+
+    with capture_logs() as logs:
+        result = await dispatched(way, model, [meet], descriptors=declared).run("go")
+    assert ["f", "g"] == [content for _, _, content in answers(result)]
+    assert [] == logs
+
+
 async def test_a_descriptor_that_does_not_fit_its_tool(way: str) -> None:
     """A template with a name that is no argument of the tool is refused before anything runs."""
 
@@ -219,7 +269,7 @@ async def test_a_descriptor_that_does_not_fit_its_tool(way: str) -> None:
 
 
 async def test_a_descriptor_that_raises_makes_its_call_exclusive(way: str) -> None:
-    """Claims that cannot be told are all there are: the call runs, alone."""
+    """Claims that cannot be told are all there are: the call runs, alone, and it is said once."""
     overlap = Overlap()
 
     async def act(n: int) -> int:
@@ -236,8 +286,12 @@ async def test_a_descriptor_that_raises_makes_its_call_exclusive(way: str) -> No
         [act],
         descriptors={"act": ToolConcurrency(resource_keys=keys)},
     )
-    assert [0, 1] == [content for _, _, content in answers(await agent.run("go"))]
+    with capture_logs() as logs:
+        told = answers(await agent.run("go"))
+        await agent.run("go")
+    assert [0, 1] == [content for _, _, content in told]
     assert 1 == overlap.peak
+    assert ["KeyError" in log["tools"]["act"] for log in logs] == [True]
 
 
 @pytest.mark.parametrize(
@@ -246,13 +300,23 @@ async def test_a_descriptor_that_raises_makes_its_call_exclusive(way: str) -> No
         ({"descriptors": {"act": "parallel"}}, DeclarationError),
         ({"undeclared": "maybe"}, ValueError),
         ({"tool_errors": "swallow"}, ValueError),
+        ({"descriptors": [FREE]}, DeclarationError),
+        ({"patience": -1}, ValueError),
+        ({"patience": "long"}, ValueError),
     ],
-    ids=["descriptors", "undeclared", "tool_errors"],
+    ids=["descriptor", "undeclared", "tool_errors", "descriptors", "negative", "patience"],
 )
 def test_options_that_cannot_be_right(options: dict[str, Any], error: type[Exception]) -> None:
     """Mistakes in the options are told where they are made."""
     with pytest.raises(error):
         DispatchToolset(FunctionToolset[Any](), **options)
+
+
+@pytest.mark.parametrize("wrapped", [[edit_plain], edit_plain], ids=["list", "function"])
+def test_what_is_no_toolset_cannot_be_wrapped(wrapped: Any) -> None:
+    """Functions in the place of a toolset are told where the wrapper is made."""
+    with pytest.raises(TypeError, match="FunctionToolset"):
+        DispatchToolset(wrapped)
 
 
 async def test_metadata_of_a_prepared_tool_counts() -> None:

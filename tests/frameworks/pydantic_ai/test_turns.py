@@ -125,13 +125,15 @@ async def test_results_stand_in_the_models_order(way: str) -> None:
 
 
 async def test_the_same_turn_gives_the_same_bytes(way: str) -> None:
-    """D7: ten timings of one turn give byte-identical results for the model."""
+    """D7: ten timings of one turn, whose calls end in different orders, give identical bytes."""
     turn = asks(*[("work", {"n": n}) for n in range(4)], ("fail", {}))
-    seen = set()
+    seen, orders = set(), set()
     for shift in range(10):
+        ended: list[int] = []
 
-        async def work(n: int, shift: int = shift) -> str:
-            await some_steps((n * 7 + shift * 3) % 11)
+        async def work(n: int) -> str:
+            await some_steps((n * 7 + shift * 3) % 11)  # noqa: B023 - it runs in this round
+            ended.append(n)  # noqa: B023
             return f"{n}"
 
         async def fail() -> str:
@@ -142,7 +144,9 @@ async def test_the_same_turn_gives_the_same_bytes(way: str) -> None:
         toolset.add_function(fail)
         agent = dispatched(way, scripted(turn), toolset, descriptors={"work": FREE, "fail": FREE})
         seen.add(repr(answers(await agent.run("go"))))
+        orders.add(tuple(ended))
     assert 1 == len(seen)
+    assert len(orders) > 3
 
 
 async def test_a_refused_call_keeps_its_place(way: str) -> None:

@@ -56,11 +56,15 @@ async def model_of(provider: str, url: str) -> AsyncIterator[Model]:
             yield OpenAIChatModel("gpt-6-sol", provider=OpenAIProvider(openai_client=openai))
 
 
-def acting(way: str, model: Model, shift: int = 0) -> Agent[Any, Any]:
+def acting(
+    way: str, model: Model, shift: int = 0, ended: list[int] | None = None
+) -> Agent[Any, Any]:
     """An agent whose tool succeeds, fails, and asks for a retry; `shift` changes its timing."""
 
     async def act(n: int) -> str:
         await some_steps((n * 7 + shift * 3) % 11)
+        if ended is not None:
+            ended.append(n)
         if n == 1:
             raise OSError("disk full")
         if n == 3:
@@ -103,14 +107,17 @@ def results_sent(provider: str, request: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai"])
 async def test_the_same_bytes_under_ten_timings(way: str, provider: str) -> None:
-    """D7: whatever the timing, the next request of a run is the same, byte for byte."""
-    bodies = set()
+    """D7: in whatever order calls end, the next request of a run is the same, byte for byte."""
+    bodies, orders = set(), set()
     with serve([TURN, Step("done")]) as server:
         for shift in range(10):
+            ended: list[int] = []
             async with model_of(provider, server.url) as model:
-                await acting(way, model, shift).run("go")
+                await acting(way, model, shift, ended).run("go")
             bodies.add(server.requests[-1])
+            orders.add(tuple(ended))
     assert 1 == len(bodies)
+    assert len(orders) > 3
 
 
 async def test_what_the_model_reads_of_a_failure(way: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -131,3 +132,74 @@ async def test_runs_know_nothing_of_each_other() -> None:
     agent = Agent(scripted(asks(("alone", {}))), toolsets=[toolset])
     await asyncio.gather(agent.run("go"), agent.run("go"))
     assert 2 == overlap.peak
+
+
+async def test_a_cancelled_run_keeps_what_is_finished() -> None:
+    """D2: what was finished stays in the history; `async def` tools are cancelled and awaited."""
+    hangs = asyncio.Event()
+    seen = []
+
+    async def quick() -> str:
+        return "ok"
+
+    async def hang() -> str:
+        try:
+            hangs.set()
+            await asyncio.Event().wait()
+        finally:
+            await some_steps()
+            seen.append("cleaned up")
+        return "never"
+
+    agent = Agent(scripted(asks(("quick", {}), ("hang", {}))), tools=[quick, hang])
+    with capture_run_messages() as messages:
+        running = asyncio.create_task(agent.run("go"))
+        await hangs.wait()
+        await some_steps()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert ["cleaned up"] == seen
+    assert [("c0", "success", "ok")] == answers(messages)
+
+
+async def test_a_sequential_tool_is_a_barrier() -> None:
+    """U3: it starts when all calls before it have ended, and those behind it when it has."""
+    story = []
+
+    async def act(n: int) -> None:
+        story.append(f"+{n}")
+        await some_steps(5)
+        story.append(f"-{n}")
+
+    async def alone() -> None:
+        story.append("+alone")
+        await some_steps(5)
+        story.append("-alone")
+
+    toolset = FunctionToolset[Any]([act])
+    toolset.add_function(alone, sequential=True)
+    numbers = [("act", {"n": n}) for n in range(4)]
+    turn = asks(*numbers[:2], ("alone", {}), *numbers[2:])
+    await Agent(scripted(turn), toolsets=[toolset]).run("go")
+    assert ["+0", "+1", "-0", "-1", "+alone", "-alone", "+2", "+3", "-2", "-3"] == story
+
+
+def test_agents_and_loops_know_nothing_of_each_other() -> None:
+    """Two agents with one sequential tool, in two event loops, are inside it at the same time."""
+    both = threading.Barrier(2)
+
+    async def alone() -> str:
+        await asyncio.to_thread(both.wait, 10)
+        return "ok"
+
+    toolset = FunctionToolset[Any]()
+    toolset.add_function(alone, sequential=True)
+
+    def run() -> list[Any]:
+        agent = Agent(scripted(asks(("alone", {}))), toolsets=[toolset])
+        return answers(asyncio.run(agent.run("go")))
+
+    with ThreadPoolExecutor(2) as pool:
+        told = [one.result(15) for one in [pool.submit(run), pool.submit(run)]]
+    assert [[("c0", "success", "ok")]] * 2 == told
