@@ -1,8 +1,8 @@
 """LangGraph and LangChain: their tools, run as turns of a dispatcher.
 
 `DispatchToolNode` stands where a graph has a `ToolNode`, `DispatchMiddleware` goes into
-`create_agent`. The first needs langgraph alone, the second langchain too; neither is imported
-before it is asked for.
+`create_agent`, `close_open_calls` puts a history in order. The second needs langchain, the others
+langgraph alone; none is imported before it is asked for.
 """
 
 from __future__ import annotations
@@ -11,12 +11,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dispatch.adapters.langgraph.histories import close_open_calls
     from dispatch.adapters.langgraph.middleware import DispatchMiddleware
     from dispatch.adapters.langgraph.node import DispatchToolNode
 
-__all__ = ["DispatchMiddleware", "DispatchToolNode"]
+__all__ = ["DispatchMiddleware", "DispatchToolNode", "close_open_calls"]
 
-_MODULES = {"DispatchMiddleware": "middleware", "DispatchToolNode": "node"}
+_MODULES = {
+    "DispatchMiddleware": "middleware",
+    "DispatchToolNode": "node",
+    "close_open_calls": "histories",
+}
 
 
 def __getattr__(name: str) -> object:

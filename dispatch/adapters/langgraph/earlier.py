@@ -37,8 +37,9 @@ class Earlier:
         self._paused: set[int] = set()
 
     def arrived(self, position: int, call: ToolCall) -> None:
-        """The call has come, with the arguments that its claims are made of."""
+        """The call has come, perhaps again, with the arguments that its claims are made of."""
         self._calls[position] = call
+        self.done.pop(position, None)
         self._edges = None
 
     def ended(self, position: int, output: Output) -> None:

@@ -2,7 +2,8 @@
 
 Middleware is listed from the outside in. Put this one last: then approvals, retries and whatever
 else wraps a call waits without holding what the call claims, and an attempt that is made again
-stands in line again.
+stands in line again. It is where a history is put in order, too: at the start of a run in the
+state, so that it stays so, and before each call of the model in what is sent.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Unpack
 
 from langchain.agents.middleware import AgentMiddleware
-from langchain.agents.middleware.types import ToolCallRequest
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain.agents.middleware.types import ModelRequest, ModelResponse, ToolCallRequest
+from langchain_core.messages import AIMessage, RemoveMessage, ToolMessage
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from dispatch.adapters.hosted import HostedTools, HostedTurns, HostOptions
 from dispatch.adapters.langgraph.earlier import Earlier
+from dispatch.adapters.langgraph.histories import Unheard, is_same, thread_of
+from dispatch.adapters.langgraph.limits import cut_off, refusal
 from dispatch.adapters.langgraph.marks import ANYTHING, arguments, see, with_arguments
 from dispatch.adapters.langgraph.outputs import (
     Asked,
@@ -28,7 +32,7 @@ from dispatch.adapters.langgraph.outputs import (
     is_pause,
     output_of,
 )
-from dispatch.call import ToolCall
+from dispatch.call import ToolCall, ToolResult
 from dispatch.concurrency import ToolConcurrency
 from dispatch.tool import Tool
 
@@ -63,6 +67,13 @@ class _Place:
     before: tuple[str, ...]
     tool: Tool
     memory: _Memory
+    thread: object
+    message: AIMessage | None
+    unheard: Unheard
+
+    def result(self, result: ToolResult) -> None:
+        """The call is over, however it was."""
+        self.unheard.note(self.thread, self.message, self.position, result)
 
     def ended(self, output: Output) -> Output:
         """The call has its output."""
@@ -71,7 +82,8 @@ class _Place:
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Note if what runs in here waits for a human."""
+        """Note that it runs, and if what runs in here waits for a human."""
+        self.unheard.began(self.thread, self.message, self.position)
         try:
             yield
         except Exception as error:
@@ -111,11 +123,47 @@ class DispatchMiddleware(AgentMiddleware[Any, Any, Any]):
         self._turns = HostedTurns(self._known, **options)
         self._trusted = trust_annotations
         self._remembered: OrderedDict[Hashable, _Memory] = OrderedDict()
+        self._unheard = Unheard()
+
+    def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        """Put the history in order: a run that was stopped may have left calls unanswered."""
+        messages = state.get(MESSAGES) or []
+        closed = self._unheard.close(thread_of(runtime), messages)
+        if is_same(messages, closed):
+            return None
+        return {MESSAGES: [RemoveMessage(REMOVE_ALL_MESSAGES), *closed]}
+
+    async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        """The same on a loop."""
+        return self.before_agent(state, runtime)
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Send a history that is in order, whatever has been cut out of it in this run."""
+        return handler(self._closed(request))
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any]:
+        """The same on a loop."""
+        return await handler(self._closed(request))
+
+    def _closed(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        state: Any = request.state.get(MESSAGES) or []
+        closed = self._unheard.close(thread_of(request.runtime), request.messages, state)
+        if is_same(request.messages, closed):
+            return request
+        return request.override(messages=closed)
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Output]
     ) -> Output:
         """Run the call in its turn, on a loop in the background, its tool in a worker thread."""
+        if (refused := self._refused(request)) is not None:
+            return refused
         place, call = self._placed(request)
 
         def invoke(given: dict[str, Any]) -> Output:
@@ -123,7 +171,9 @@ class DispatchMiddleware(AgentMiddleware[Any, Any, Any]):
                 output = handler(self._request(request, place, given))
             return place.ended(output)
 
-        result = self._turns.run_sync(place.key, call, invoke, before=place.before, tool=place.tool)
+        result = self._turns.run_sync(
+            place.key, call, invoke, before=place.before, tool=place.tool, ended=place.result
+        )
         place.memory.told(place.position)
         return output_of(result, request.tool_call)
 
@@ -131,6 +181,8 @@ class DispatchMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Output]]
     ) -> Output:
         """Run the call in its turn, on this loop."""
+        if (refused := self._refused(request)) is not None:
+            return refused
         place, call = self._placed(request)
 
         async def invoke(given: dict[str, Any]) -> Output:
@@ -139,16 +191,26 @@ class DispatchMiddleware(AgentMiddleware[Any, Any, Any]):
             return place.ended(output)
 
         if place.position in place.memory.kept:
-            return place.memory.kept.pop(place.position)
+            return place.ended(place.memory.kept.pop(place.position))
         try:
             result = await self._turns.run(
-                place.key, call, invoke, before=place.before, tool=place.tool
+                place.key, call, invoke, before=place.before, tool=place.tool, ended=place.result
             )
         except asyncio.CancelledError:  # LangGraph may have lost what has ended by now
             place.memory.kept.update(place.memory.earlier.done)
             raise
         place.memory.told(place.position)
         return output_of(result, request.tool_call)
+
+    def _refused(self, request: ToolCallRequest) -> ToolMessage | None:
+        """The answer to a call that the model did not write to its end, or LangChain read wrong."""
+        asked = request.tool_call
+        if not asked["name"]:
+            text = f"[error] {self._known.unknown('')}"
+            return ToolMessage(text, tool_call_id=asked["id"] or "", status="error")
+        if (asked["id"] or "") == cut_off(_message(request.state)[0]):
+            return refusal(asked)
+        return None
 
     def _placed(self, request: ToolCallRequest) -> tuple[_Place, ToolCall]:
         asked = request.tool_call
@@ -164,7 +226,10 @@ class DispatchMiddleware(AgentMiddleware[Any, Any, Any]):
         key = _key(request, message)
         memory = self._memory(key, siblings, answered)
         memory.earlier.arrived(position, call)
-        return _Place(key, position, before, tool, memory), call
+        thread = thread_of(request.runtime)
+        self._unheard.came(thread, message)
+        place = _Place(key, position, before, tool, memory, thread, message, self._unheard)
+        return place, call
 
     def _memory(self, key: Hashable, siblings: list[Any], answered: set[str]) -> _Memory:
         if (memory := self._remembered.get(key)) is None:

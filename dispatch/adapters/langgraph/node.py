@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Unpack
 
+from langchain_core.messages import AnyMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import get_config_list
 from langchain_core.tools import BaseTool
+from langgraph.config import get_config
 from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolRuntime
 from langgraph.runtime import Runtime
 
 from dispatch.adapters.hosted import HostedTools, HostedTurns, HostOptions
 from dispatch.adapters.hosted.background import in_background
+from dispatch.adapters.langgraph.histories import Unheard, asking, thread_of
+from dispatch.adapters.langgraph.limits import cut_off, refusal
 from dispatch.adapters.langgraph.marks import ANYTHING, has_coroutine, has_function, see
 from dispatch.adapters.langgraph.record import RecordedTurn
 from dispatch.adapters.langgraph.turn import AtOnce, NodeTurn
@@ -71,8 +75,11 @@ class DispatchToolNode(ToolNode):
         known = HostedTools(descriptors=descriptors, undeclared=undeclared)
         self._host = HostedTurns(known, one_by_one=False, **ours)
         self._resumable = resumable
+        self._unheard = Unheard()
         self._thread_wrapper = theirs.get("wrap_tool_call") is not None
         self._loop_wrapper = theirs.get("awrap_tool_call") is not None
+        if not (self._thread_wrapper or self._loop_wrapper):  # these may bring tools
+            known.check_described(self.tools_by_name)
         for tool in self.tools_by_name.values():
             threads = self._thread_wrapper or has_function(tool)
             see(known, tool, sync=threads, trusted=trust_annotations)
@@ -108,19 +115,38 @@ class DispatchToolNode(ToolNode):
             for one in asked:
                 if one["name"] not in self.tools_by_name:  # a wrapper may bring the tool
                     self._host.tools.see(one["name"], ANYTHING, sync=True)
+        cut = cut_off(asking(given, self._messages_key))
+
+        def start(one: Any, its_runtime: ToolRuntime) -> Any:
+            if one["id"] == cut:
+                return refusal(one)
+            return self._start(one, kind, its_runtime, sync=sync)
+
         turn = NodeTurn(
             self._host,
             asked,
             self._runtimes(given, asked, config, runtime),
-            lambda one, its_runtime: self._start(one, kind, its_runtime, sync=sync),
+            start,
             tools=self.tools_by_name,
             messages_key=self._messages_key,
             at_once=config.get("max_concurrency"),
         )
-        if not self._resumable or not _is_saved(runtime):
-            return await turn.outputs()
-        recorded = RecordedTurn(turn, config)
-        return await (recorded.outputs_by_thread() if sync else recorded.outputs())
+        try:
+            if not self._resumable or not _is_saved(runtime):
+                return await turn.outputs()
+            recorded = RecordedTurn(turn, config)
+            return await (recorded.outputs_by_thread() if sync else recorded.outputs())
+        except BaseException:
+            message = asking(given, self._messages_key)
+            self._unheard.note_all(thread_of(runtime), message, turn.known())
+            raise
+
+    def close_open_calls(self, messages: Sequence[Any]) -> list[AnyMessage]:
+        """`close_open_calls`, with what this node still knows of turns that were stopped.
+
+        For the node that calls the model; it knows that of its own thread alone, and in memory.
+        """
+        return self._unheard.close(_thread(), messages)
 
     def _runtimes(
         self, given: Any, asked: Sequence[Any], config: RunnableConfig, runtime: Runtime
@@ -165,3 +191,11 @@ class DispatchToolNode(ToolNode):
 def _is_saved(runtime: Runtime) -> bool:
     """Whether a checkpointer may be there: it never is without a thread."""
     return runtime.execution_info is not None and runtime.execution_info.thread_id is not None
+
+
+def _thread() -> object:
+    """The thread of the run that this is called in; None outside of runs."""
+    try:
+        return get_config().get("configurable", {}).get("thread_id")
+    except RuntimeError:
+        return None

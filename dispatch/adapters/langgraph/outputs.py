@@ -92,13 +92,13 @@ def answer_of(output: Output, asked: Asked) -> Output:
     That is its answer, under the id of this call. What else a `Command` does is done once. A jump
     to the parent graph carries the answer that it wants to carry, and stays as it is.
     """
-    answers = [one for one in _told_by(output) if isinstance(one, ToolMessage)]
+    answers = [one for one in messages_in(output) if isinstance(one, ToolMessage)]
     if not answers:
         return output
     return answers[-1].model_copy(update={"tool_call_id": asked["id"], "id": None})
 
 
-def _told_by(output: Output) -> list[Any]:
+def messages_in(output: Output) -> list[Any]:
     """The messages in an output for its own graph."""
     outputs = output if isinstance(output, list) else [output]
     told = [one for one in outputs if not isinstance(one, Command)]

@@ -117,6 +117,12 @@ class NodeTurn:
         """What the call gave. Raises its interrupt, or the error that nobody handles."""
         return output_of(result, self.asked[position])
 
+    def known(self) -> dict[int, ToolResult | Output]:
+        """By position, the results that there are, and the outputs of what ended before."""
+        results = self._turn.snapshot() if self._places else ()
+        ran = {at: results[place] for at, place in self._places.items() if place < len(results)}
+        return {**self.earlier.done, **ran}
+
     def is_open(self, position: int, result: ToolResult) -> bool:
         """Whether the call has yet to run: its turn was stopped, or it waits for one paused."""
         undone = result.status is Status.ROLLED_BACK

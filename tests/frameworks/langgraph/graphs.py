@@ -8,10 +8,18 @@ from typing import Any
 
 from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    RemoveMessage,
+    ToolMessage,
+)
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolNode, tools_condition
 
 from dispatch import ToolConcurrency
@@ -65,6 +73,36 @@ def node_graph(
         return {"messages": [steps[said]]}
 
     builder.add_node("model", model)
+    builder.add_edge(START, "model")
+    builder.add_conditional_edges("model", tools_condition)
+    builder.add_edge("tools", "model")
+    return builder.compile(**compiled)
+
+
+def node_with_model(model: Any, node: ToolNode, tools: Sequence[Any], **compiled: Any) -> Graph:
+    """A graph of a real model and the node; the history is put in order if it is one of ours."""
+    bound = model.bind_tools(tools)
+
+    def closed(state: Any) -> list[AnyMessage]:
+        messages: list[AnyMessage] = state["messages"]
+        if isinstance(node, DispatchToolNode):
+            return node.close_open_calls(messages)
+        return messages
+
+    def ask(state: Any) -> dict[str, Any]:
+        messages = closed(state)
+        said = bound.invoke(messages)
+        return {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), *messages, said]}
+
+    async def aask(state: Any) -> dict[str, Any]:
+        messages = closed(state)
+        said = await bound.ainvoke(messages)
+        return {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), *messages, said]}
+
+    builder = StateGraph(MessagesState)
+    asking: Any = RunnableLambda(ask, aask)
+    builder.add_node("model", asking)
+    builder.add_node("tools", node)
     builder.add_edge(START, "model")
     builder.add_conditional_edges("model", tools_condition)
     builder.add_edge("tools", "model")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +19,7 @@ from langchain.agents.middleware import (
     wrap_tool_call,
 )
 from langchain_anthropic import ChatAnthropic
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
@@ -270,3 +272,35 @@ def test_no_framework_is_imported_before_it_is_asked_for(module: str) -> None:
     code = f"import sys, {module}; print(sorted({{'langgraph', 'langchain'}} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "[]" == done.stdout.strip()
+
+
+async def test_the_outputs_of_past_turns_are_not_kept() -> None:
+    """The middleware forgets what its calls gave once all calls of the message have been told."""
+    told: list[weakref.ref[ToolMessage]] = []
+
+    class Watching(AgentMiddleware[Any, Any, Any]):
+        """Sees what comes out of dispatch."""
+
+        async def awrap_tool_call(self, request: Any, handler: Callable[..., Any]) -> Any:
+            output = await handler(request)
+            told.append(weakref.ref(output))
+            return output
+
+    calls = [("edit", {"path": path, "word": "x"}) for path in "ab"]
+    stack: list[Any] = [Watching(), DispatchMiddleware(descriptors={"edit": FILE})]
+    for _ in range(3):
+        await run(create_agent(scripted(asks(*calls)), [editor({}, Overlap())], middleware=stack))
+    gc.collect()
+    assert 6 == len(told)
+    assert [None, None] == [one() for one in told[2:4]]  # what runs first may live in a context
+
+
+async def test_repeated_ids_lose_no_call() -> None:
+    """E6: calls of one id run in order, wait for none of their own, and are told one by one."""
+    files: dict[str, str] = {}
+    message = AIMessage("", tool_calls=[{**one, "id": "same"} for one in EDITS.tool_calls])
+    ours = DispatchMiddleware(descriptors={"edit": FILE})
+    graph = create_agent(scripted(message), [editor(files, Overlap())], middleware=[ours])
+    told = answers(await asyncio.wait_for(run(graph), 10))
+    assert [("same", "success", f"added {word}") for word in ("one", "two", "three")] == told
+    assert {"a": "one two three "} == files

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
+ROOT = Path(__file__).parents[3]
+EXAMPLES = ROOT / "examples"
+SECONDS = re.compile(r"took \d+\.\d\d s")
 
 
 def printed(name: str) -> list[str]:
@@ -56,3 +59,13 @@ def test_dispatch_keeps_both_edits_and_leaves_nothing_behind() -> None:
         both,
         "tools that went on after the run: []",
     ] == printed("dispatch")
+
+
+def test_the_page_shows_what_the_examples_print() -> None:
+    """The blocks of the page are the examples' output, seconds aside."""
+    page = SECONDS.sub("took N s", (ROOT / "docs" / "langgraph.md").read_text(encoding="utf-8"))
+    blocks = page.split("```text\n")[1:]
+    shown = [block.partition("```")[0].splitlines() for block in blocks[:2]]
+    for name, lines in zip(("plain", "dispatch"), shown, strict=True):
+        whole = " ".join(line.partition("; it took")[0].strip() for line in lines)
+        assert " ".join(printed(name)) == whole

@@ -7,15 +7,17 @@ from typing import Annotated, Any
 
 import pytest
 from langchain.agents import AgentState
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import MessagesState
 from langgraph.prebuilt import InjectedState
 from langgraph.types import Command
 
+from dispatch import ToolConcurrency
 from dispatch.adapters.langgraph import DispatchToolNode
 from tests.frameworks.langgraph.graphs import (
+    FILE,
     THREAD,
     answers,
     asks,
@@ -71,6 +73,26 @@ async def test_a_coalesced_call_is_answered_under_its_own_id() -> None:
     assert [(f"c{at}", "success", "ok") for at in range(3)] == answers(state)
 
 
+@pytest.mark.parametrize("listed", [False, True], ids=["command", "list"])
+async def test_a_coalesced_command_is_done_once_and_answers_every_id(
+    way: str, listed: bool
+) -> None:
+    """A10: what a `Command` changes is changed once; each of the joined calls has its answer."""
+
+    @tool
+    async def append(text: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Any:
+        """Append."""
+        answer = ToolMessage("ok", tool_call_id=tool_call_id)
+        if listed:
+            return [Command(update={"messages": [HumanMessage(text)]}), answer]
+        return Command(update={"messages": [answer, HumanMessage(text)]})
+
+    message = asks(*[("append", {"text": "x"})] * 3)
+    state = await run(dispatched(way, message, [append], duplicates="coalesce"))
+    assert [(f"c{at}", "success", "ok") for at in range(3)] == answers(state)
+    assert 1 == sum(one.content == "x" for one in state["messages"])
+
+
 class AgentKeys(AgentState[Any]):
     """What an agent keeps."""
 
@@ -122,6 +144,25 @@ async def test_calls_that_do_not_conflict_see_the_state_that_the_model_saw() -> 
     message = asks(("set_key", {"value": "k"}), ("use", {}))
     state = await node_graph(node, message, GraphKeys).ainvoke({"messages": [], "key": "old"})
     assert ["set", "old"] == [content for _, _, content in answers(state)]
+
+
+async def test_defaults_count_where_it_is_told_what_a_call_stands_behind(way: str) -> None:
+    """Which state a call sees depends on the arguments that its tool gets, defaults included."""
+
+    @tool
+    async def put(tool_call_id: Annotated[str, InjectedToolCallId], path: str = "a") -> Any:
+        """Put."""
+        return Command(update={"messages": [ToolMessage("put", tool_call_id=tool_call_id)]})
+
+    @tool
+    async def look(state: Annotated[dict[str, Any], InjectedState], path: str = "b") -> str:
+        """Look."""
+        return str(sum(isinstance(one, ToolMessage) for one in state["messages"]))
+
+    message = asks(("put", {}), ("look", {}), ("look", {"path": "a"}))
+    files = {"put": FILE, "look": ToolConcurrency(reads="file:{path}")}
+    graph = dispatched(way, message, [put, look], descriptors=files, max_concurrent=1)
+    assert ["put", "0", "1"] == [content for _, _, content in answers(await run(graph))]
 
 
 class Reduced(MessagesState):

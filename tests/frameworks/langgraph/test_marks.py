@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 import structlog
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import BaseTool, StructuredTool, tool
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from dispatch import ToolConcurrency
+from dispatch import Change, DeclarationError, GateContext, ToolCall, ToolConcurrency
+from dispatch.adapters.langgraph import DispatchToolNode
 from tests.frameworks.langgraph.graphs import (
+    FILE,
     FREE,
     Meeting,
     Overlap,
@@ -141,3 +144,90 @@ async def test_nothing_is_said_of_tools_that_are_declared(way: str) -> None:
         await run(dispatched(way, COUNTS, [declared]))
         await run(dispatched(way, COUNTS, [counting_tool(Overlap())], undeclared="parallel"))
     assert [] == logs
+
+
+class Stripped(BaseModel):
+    """Arguments that are not what the model wrote."""
+
+    path: str
+
+    @field_validator("path")
+    @classmethod
+    def strip(cls, value: str) -> str:
+        """Without blanks."""
+        return value.strip()
+
+
+class Renamed(BaseModel):
+    """An argument with a name of its own for the model, a default, and whatever else comes."""
+
+    model_config = ConfigDict(extra="allow")
+    path: str = Field("same", alias="filePath")
+
+
+@pytest.mark.parametrize(
+    ("schema", "written"),
+    [(Stripped, ({"path": "f "}, {"path": " f"})), (Renamed, ({"filePath": "same"}, {}))],
+    ids=["validator", "alias"],
+)
+async def test_claims_are_made_of_what_the_tool_gets(
+    way: str, schema: type[BaseModel], written: tuple[dict[str, Any], ...]
+) -> None:
+    """Two spellings of one file are one file, by the validators and aliases of the tool's own."""
+    overlap = Overlap()
+
+    @tool(args_schema=schema)
+    async def edit(path: str) -> str:
+        """Edit."""
+        async with overlap:
+            await some_steps()
+        return path
+
+    message = asks(*[("edit", arguments) for arguments in written])
+    with structlog.testing.capture_logs() as logs:
+        state = await run(dispatched(way, message, [edit], descriptors={"edit": FILE}))
+    assert 1 == len({content for _, _, content in answers(state)})
+    assert (1, []) == (overlap.peak, logs)
+
+
+async def test_what_a_gate_changes_reaches_the_tool(way: str) -> None:
+    """Under an alias, in place, beside what nobody changed; the model's message stays as it was."""
+
+    @tool(args_schema=Renamed)
+    async def edit(path: str, extra: list[str]) -> str:
+        """Edit."""
+        return f"{path} {extra}"
+
+    async def gate(call: ToolCall, context: GateContext) -> Change:
+        context.arguments["extra"].remove("bad")
+        return Change({**context.arguments, "path": "changed"})
+
+    message = asks(("edit", {"filePath": "f", "extra": ["good", "bad"]}))
+    state = await run(dispatched(way, message, [edit], gates=[gate]))
+    assert [("c0", "success", "changed ['good']")] == answers(state)
+    assert {"filePath": "f", "extra": ["good", "bad"]} == message.tool_calls[0]["args"]
+
+
+async def test_a_gate_cannot_change_the_message_by_mistake(way: str) -> None:
+    """What a gate does to arguments in place, which no schema checks, is done to its own copy."""
+
+    async def act(**arguments: Any) -> str:
+        """Act."""
+        return str(arguments)
+
+    async def gate(call: ToolCall, context: GateContext) -> Change:
+        context.arguments["words"].remove("bad")
+        return Change(context.arguments)
+
+    schema = {"type": "object", "properties": {"words": {"type": "array"}}}
+    one = StructuredTool(name="act", description="Act.", args_schema=schema, coroutine=act)
+    message = asks(("act", {"words": ["good", "bad"]}))
+    state = await run(dispatched(way, message, [one], gates=[gate]))
+    assert [("c0", "success", "{'words': ['good']}")] == answers(state)
+    assert {"words": ["good", "bad"]} == message.tool_calls[0]["args"]
+
+
+async def test_a_descriptor_for_a_tool_that_is_not_there() -> None:
+    """A misspelt name is told when the node is made, with the names there are."""
+    with pytest.raises(DeclarationError, match=r"'cuont'.*: count"):
+        DispatchToolNode([counting_tool(Overlap())], descriptors={"cuont": FREE})

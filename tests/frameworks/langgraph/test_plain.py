@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage
-from langchain_core.tools import BaseTool, tool
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.tools import BaseTool, InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.prebuilt import ToolNode
+from langgraph.prebuilt import InjectedState, ToolNode
+from langgraph.types import Command, interrupt
 
 from tests.frameworks.langgraph.graphs import (
     THREAD,
@@ -134,3 +135,61 @@ async def test_what_is_finished_runs_again_after_a_cancel(way: str, runs: int) -
     state = await graph.ainvoke(None, THREAD)
     assert ["wrote", "slow"] == [content for _, _, content in answers(state)]
     assert runs == len(ran)
+
+
+@pytest.mark.parametrize(("way", "ids"), [("node", 1), ("agent", 2)])
+async def test_questions_of_parallel_calls(way: str, ids: int) -> None:
+    """H6: the questions of two calls have one id in ToolNode, and an id each in create_agent."""
+
+    @tool
+    async def ask(x: int) -> str:
+        """Ask."""
+        return str(interrupt(f"{x}?"))
+
+    state = await run(plain(way, asks(("ask", {"x": 1}), ("ask", {"x": 2})), ask), **THREAD)
+    assert ids == len({one.id for one in state["__interrupt__"]})
+
+
+async def test_a_call_that_hangs_holds_up_the_turn(way: str) -> None:
+    """D2: with one call done and one that hangs there is no answer of either, however long."""
+    hanging = asyncio.Event()
+
+    @tool
+    async def quick() -> str:
+        """Be done."""
+        return "done"
+
+    @tool
+    async def hang() -> str:
+        """Never end."""
+        hanging.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    graph = plain(way, asks(("quick", {}), ("hang", {})), quick, hang)
+    running = asyncio.ensure_future(run(graph, **THREAD))
+    await hanging.wait()
+    await some_steps(200)
+    assert not running.done()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_a_later_call_sees_the_state_that_the_model_saw(way: str) -> None:
+    """I: what an earlier call of the turn adds to the state, a later one does not see."""
+
+    @tool
+    async def add(call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+        """Add a message."""
+        said = [ToolMessage("added", tool_call_id=call_id)]
+        return Command(update={"messages": said})
+
+    @tool
+    async def look(messages: Annotated[list[Any], InjectedState("messages")]) -> str:
+        """Count."""
+        await some_steps()
+        return f"{len(messages)}"
+
+    state = await run(plain(way, asks(("add", {}), ("look", {})), add, look), **THREAD)
+    assert ["added", "2"] == [content for _, _, content in answers(state)]
