@@ -30,7 +30,7 @@ from dispatch.call import ToolResult
 KEPT = 256
 """Messages whose calls are remembered."""
 INVALID = (
-    "[invalid_arguments] the arguments could not be read, so nothing was done."
+    "[error] the arguments could not be read, so nothing was done."
     " Call it again with arguments that are a JSON object."
 )
 UNANSWERED = (
