@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, closing
+from importlib import import_module
 from typing import Any
-
-import pytest
 
 from dispatch import ToolCall, ToolResult
 from dispatch.adapters import (
@@ -143,13 +142,13 @@ async def _asked(name: str, client: Any, messages: list[Any]) -> Any:
 
 
 def _anthropic(url: str) -> Any:
-    sdk = pytest.importorskip("anthropic")
+    sdk = import_module("anthropic")
     http = sdk.DefaultAsyncHttpxClient(verify=False)
     return sdk.AsyncAnthropic(base_url=url, api_key="any", max_retries=0, http_client=http)
 
 
 def _openai(url: str) -> Any:
-    sdk = pytest.importorskip("openai")
+    sdk = import_module("openai")
     http = sdk.DefaultAsyncHttpxClient(verify=False)
     return sdk.AsyncOpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0, http_client=http)
 
@@ -158,7 +157,7 @@ def _openai(url: str) -> Any:
 async def _gemini(url: str) -> AsyncIterator[Any]:
     unverified = {"verify": False}
     options = {"base_url": url, "client_args": unverified, "async_client_args": unverified}
-    genai = pytest.importorskip("google.genai")
+    genai = import_module("google.genai")
     with genai.Client(api_key="any", http_options=options) as client:
         async with client.aio as asynchronous:
             yield asynchronous

@@ -1,14 +1,14 @@
 """How each provider's own SDK asks the server, so that one test can run with all of them.
 
-Every SDK is imported when it is used: those of Gemini and Bedrock need not be installed, and the
-test that wants one is skipped without it. Nothing is retried, no client outlives its use, and none
-reads the machine's certificates, which takes longer than all else.
+Every SDK is imported when it is used, since some take a second. Nothing is retried, no client
+outlives its use, and none reads the machine's certificates, which takes longer than all else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -48,7 +48,7 @@ def _of(module: str, name: str) -> Callable[[], type[Exception]]:
     """An exception that is looked up when it is wanted."""
 
     def found() -> type[Exception]:
-        kind: type[Exception] = getattr(pytest.importorskip(module), name)
+        kind: type[Exception] = getattr(import_module(module), name)
         return kind
 
     return found
@@ -56,21 +56,21 @@ def _of(module: str, name: str) -> Callable[[], type[Exception]]:
 
 def anthropic_client(url: str) -> Any:
     """A client of Anthropic's SDK."""
-    sdk = pytest.importorskip("anthropic")
+    sdk = import_module("anthropic")
     http = sdk.DefaultHttpxClient(verify=False)
     return sdk.Anthropic(base_url=url, api_key="any", max_retries=0, http_client=http)
 
 
 def openai_client(url: str) -> Any:
     """A client of OpenAI's SDK."""
-    sdk = pytest.importorskip("openai")
+    sdk = import_module("openai")
     http = sdk.DefaultHttpxClient(verify=False)
     return sdk.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0, http_client=http)
 
 
 def gemini_client(url: str) -> Any:
     """A client of Google's SDK."""
-    genai = pytest.importorskip("google.genai")
+    genai = import_module("google.genai")
     unverified = {"verify": False}
     options = {"base_url": url, "client_args": unverified, "async_client_args": unverified}
     return genai.Client(api_key="any", http_options=options)
@@ -78,8 +78,8 @@ def gemini_client(url: str) -> Any:
 
 def bedrock_client(url: str) -> Any:
     """A client of Amazon's SDK."""
-    config = pytest.importorskip("botocore.config").Config
-    return pytest.importorskip("boto3").client(
+    config = import_module("botocore.config").Config
+    return import_module("boto3").client(
         "bedrock-runtime",
         endpoint_url=url,
         region_name="us-east-1",
