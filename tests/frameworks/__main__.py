@@ -9,6 +9,7 @@ import hashlib
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,27 +54,32 @@ def main(names: list[str]) -> int:
         print(f"no framework is named {', '.join(sorted(unknown))}; there are: {known}")
         return 2
     chosen = [one for one in FRAMEWORKS if not names or one.name in names]
-    return max(test(framework) for framework in chosen)
+    with ThreadPoolExecutor() as threads:  # each waits for processes of one processor's work
+        faults = list(threads.map(make, chosen))
+    return max(test(framework, fault) for framework, fault in zip(chosen, faults, strict=True))
 
 
-def test(framework: Framework) -> int:
-    """Make its environment if need be, test it there, and print its line."""
+def make(framework: Framework) -> subprocess.CalledProcessError | None:
+    """Make its environment if need be and check the types there; what failed, if it did."""
     try:
         prepare(framework)
         check_types(framework)
-        passed, skipped, failed = run_tests(framework)
-        version = run(
-            framework,
-            "-c",
-            f"import importlib.metadata as m; print(m.version({framework.distribution!r}))",
-        ).strip()
-    except subprocess.CalledProcessError as error:
-        print(error.stdout)
-        print(f"{framework.name} failed: {' '.join(map(str, error.cmd))}", flush=True)
+    except subprocess.CalledProcessError as fault:
+        return fault
+    return None
+
+
+def test(framework: Framework, fault: subprocess.CalledProcessError | None) -> int:
+    """Test it in its environment, unless that could not be made, and print its line."""
+    if fault is not None:
+        print(fault.stdout)
+        print(f"{framework.name} failed: {' '.join(map(str, fault.cmd))}", flush=True)
         return 1
-    good = passed > 0 and not skipped and not failed
+    passed, skipped, failed = run_tests(framework)
+    asked = f"import importlib.metadata as m; print(m.version({framework.distribution!r}))"
+    version = run(framework, "-c", asked).strip()
     print(f"{framework.name} {version} passed={passed} skipped={skipped}", flush=True)
-    return 0 if good else 1
+    return 0 if passed and not skipped and not failed else 1
 
 
 def prepare(framework: Framework) -> None:
@@ -112,7 +118,8 @@ def run_tests(framework: Framework) -> tuple[int, int, int]:
     tests = ("-m", "pytest", "-n", "auto", "--junitxml", report, framework.folder, page)
     done = _done(framework.python, *tests)
     if not report.exists():
-        done.check_returncode()
+        print(done.stdout)
+        return 0, 0, 1
     suite = ET.parse(report).getroot().find("testsuite")  # noqa: S314 - written just now
     assert suite is not None
     count, skipped = int(suite.get("tests", 0)), int(suite.get("skipped", 0))

@@ -45,8 +45,7 @@ def test_only_what_passed_whole_is_good(
 
     monkeypatch.setattr(runner, "ENVIRONMENTS", tmp_path)
     monkeypatch.setattr(runner, "_done", done)
-    monkeypatch.setattr(runner, "prepare", lambda framework: None)
-    assert status == runner.test(HERE)
+    assert status == runner.test(HERE, None)
     assert line == capsys.readouterr().out.splitlines()[-1]
 
 
@@ -62,7 +61,7 @@ def test_what_cannot_be_installed_is_a_failure(
     monkeypatch.setattr(runner, "_done", done)
     monkeypatch.setattr(Framework, "folder", tmp_path)
     (tmp_path / "constraints.txt").write_text("")
-    assert 1 == runner.test(HERE)
+    assert 1 == runner.test(HERE, runner.make(HERE))
     assert "no matching distribution" in capsys.readouterr().out
 
 
