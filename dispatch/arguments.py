@@ -51,7 +51,7 @@ class Arguments:
                 if not arguments.strip() and self._takes_nothing:
                     return self._check({})
                 return self._check_json(arguments)
-            if isinstance(arguments, Mapping):
+            if type(arguments) is dict or isinstance(arguments, Mapping):
                 return self._check(dict(arguments))
         except ValidationError as error:
             raise InvalidArguments(_explain(error, arguments)) from None
@@ -91,18 +91,25 @@ def from_signature(handler: Callable[..., Any], name: str) -> Arguments:
             names[field] = parameter.name
             fields[field] = _field(parameter)
     model = _model(name, fields, names, extras)
-    check, check_json = model.__pydantic_validator__.validate_python, model.model_validate_json
+    validate, validate_json = (
+        model.__pydantic_validator__.validate_python,
+        model.model_validate_json,
+    )
 
     def named(instance: BaseModel) -> dict[str, Any]:
         values = {names[field]: value for field, value in instance.__dict__.items()}
-        return {**values, **instance.model_extra} if instance.model_extra else values
+        return {**values, **(instance.model_extra or {})} if extras else values
+
+    def check(given: object) -> dict[str, Any]:
+        return named(validate(given))
+
+    def check_json(text: str) -> dict[str, Any]:
+        return named(validate_json(text))
 
     schema = _shown(model, name)
     schema.pop("title", None)
     schema.setdefault("properties", {})
-    return Arguments(
-        schema, lambda given: named(check(given)), lambda text: named(check_json(text)), context
-    )
+    return Arguments(schema, check, check_json, context)
 
 
 def from_schema(schema: Mapping[str, Any], handler: Callable[..., Any], name: str) -> Arguments:

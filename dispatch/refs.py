@@ -87,7 +87,7 @@ def with_refs(arguments: object, *, json_form: bool) -> tuple[object, tuple[Ref,
             given = from_json(given)
         except ValueError:
             return arguments, ()
-    elif not isinstance(given, Mapping) or all(type(one) in _PLAIN for one in given.values()):
+    elif _is_plain(given):
         return arguments, ()
     found: list[Ref] = []
 
@@ -97,6 +97,16 @@ def with_refs(arguments: object, *, json_form: bool) -> tuple[object, tuple[Ref,
 
     replaced = _replaced(given, note, DEPTH, json_form=json_form)
     return (replaced, tuple(found)) if found else (arguments, ())
+
+
+def _is_plain(given: object) -> bool:
+    """Whether there is nowhere to look for references: no mapping, or no value that holds more."""
+    if type(given) is not dict and not isinstance(given, Mapping):
+        return True
+    for one in given.values():  # noqa: SIM110 - a generator costs more than all the rest
+        if type(one) not in _PLAIN:
+            return False
+    return True
 
 
 def filled(arguments: object, value_of: Callable[[Ref], Any]) -> Any:

@@ -37,8 +37,19 @@ class Arrivals:
             return ()
         if self._parked:
             return self._place(position, call_id, names)
-        self._seat(position, call_id, names)
+        self.seat(position, call_id, names)
         return (position,)
+
+    @property
+    def open(self) -> bool:
+        """Whether no call is parked, so that one that names nobody takes its place at once."""
+        return not self._parked
+
+    def seat(self, position: int, call_id: str, names: tuple[str, ...] = ()) -> None:
+        """Give the call the next place."""
+        if names:
+            self.targets[position] = self.named(names)
+        self.ids.setdefault(call_id, []).append(position)
 
     def named(self, names: Iterable[str]) -> tuple[int, ...]:
         """The calls with these ids that have their place."""
@@ -89,18 +100,13 @@ class Arrivals:
             arrivals.arrive(position, call_id, names)
         return arrivals
 
-    def _seat(self, position: int, call_id: str, names: tuple[str, ...]) -> None:
-        if names:
-            self.targets[position] = self.named(names)
-        self.ids.setdefault(call_id, []).append(position)
-
     def _place(self, position: int, call_id: str, names: tuple[str, ...]) -> list[int]:
         placed: list[int] = []
         ready = [(position, call_id, names)]
         while ready:
             position, call_id, names = heapq.heappop(ready)
             placed.append(position)
-            self._seat(position, call_id, names)
+            self.seat(position, call_id, names)
             for waiting in self._named_by.pop(call_id, ()):
                 missing = self._missing.get(waiting)
                 if missing is None:

@@ -196,6 +196,10 @@ class Books(ABC):
         """Let everything that follows from the last event happen."""
 
     @abstractmethod
+    def _enter(self, call: CallRecord) -> None:
+        """Nothing stands before a call any more: it asks for its claims, or else its slots."""
+
+    @abstractmethod
     def _conclude(self, group: Group) -> None:
         """A group has its verdict."""
 
@@ -227,7 +231,7 @@ class Books(ABC):
     def _fail_dependents(self, call: CallRecord) -> None:
         """Skip whoever stands behind a call that failed, if the turn says so."""
         failed = call.status not in (None, Status.OK) and not call.by_policy
-        if self.skips and failed and self.order.linked(call.node):
+        if failed and self.order.linked(call.node):
             cause = first_failure(call)
             self._skip_planned(self.order.fail(call.node, cause), cause, FailureKind.SKIPPED)
 
@@ -258,7 +262,8 @@ class Books(ABC):
         self.actions.append((do, call.position))
 
     def _look_at(self, calls: Iterable[CallRecord]) -> None:
-        self._looks.extend(call.position for call in calls)
+        for call in calls:
+            self._looks.append(call.position)
 
     @property
     def _may_enter(self) -> bool:

@@ -209,6 +209,6 @@ class ConflictGraph:
     def _depths(self, weights: Sequence[float]) -> list[float]:
         depths: list[float] = []
         for position, before in zip(self.index.positions, self.index.predecessors, strict=True):
-            start = max((depths[node] for node in before), default=0.0)
+            start = max([depths[node] for node in before]) if before else 0.0
             depths.append(start if position < 0 else start + weights[position])
         return depths

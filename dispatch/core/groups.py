@@ -18,13 +18,10 @@ class Group:
         self.name = name
         self.policy = policy
         self.tally = Tally()
+        self.atomic = policy.atomic
+        """Whether the group's effects stand only if it is satisfied."""
         self.verdict: Verdict | None = None
         self.fault: Exception | None = None
-
-    @property
-    def atomic(self) -> bool:
-        """Whether the group's effects stand only if it is satisfied."""
-        return self.policy.atomic
 
     def count(self, position: int, *, ok: bool) -> None:
         """A call of the group ended."""

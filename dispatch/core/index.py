@@ -16,7 +16,7 @@ clears what is below it, since every later conflict there passes through it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from dispatch.claims import TOOL, WRITE, Claim
 
@@ -88,11 +88,13 @@ class ConflictIndex:
         self.positions: list[int] = []
         """Per node: the position of its call, or -1 for a join."""
 
-    def add(self, position: int, claims: Iterable[Claim], after: Iterable[int] = ()) -> int:
+    def add(self, position: int, claims: Collection[Claim], after: Collection[int] = ()) -> int:
         """Enter the next call; the claims must name each key once.
 
         `after` are nodes that it waits for whatever it claims.
         """
+        if not claims:
+            return self._append(position, list(dict.fromkeys(after)) if after else [])
         waits: dict[int, None] = dict.fromkeys(after)
         paths = [(self._look_up(claim, waits), claim.mode) for claim in claims]
         waits.pop(-1, None)

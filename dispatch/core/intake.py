@@ -11,7 +11,7 @@ from __future__ import annotations
 from dispatch.call import FailureKind, Phase, Status
 from dispatch.claims import Claim, combine, write
 from dispatch.core.books import Books, Duplicates, first_failure
-from dispatch.core.groups import REST
+from dispatch.core.groups import REST, Group
 from dispatch.core.life import (
     STOP_KINDS,
     CallRecord,
@@ -58,6 +58,11 @@ class Intake(Books):
         self._describe(call, claims, names, refs, same, group, gate)
         judged = self.groups[group]
         judged.tally.calls += 1
+        ends = refused is not None or answer is not None
+        plain = not (ends or names or call.late or call.same) and gate is GateKind.NONE
+        if plain and self._is_plain(judged):
+            self._begin(call, call_id)
+            return call.position
         if refused is not None:
             call.names = ()
             self._end(call, Status.ERROR, refused)
@@ -97,7 +102,7 @@ class Intake(Books):
         if len(self.calls) > 1:
             self._chains = self.graph.remaining_chains()
             for call in self.calls:
-                if call.state is CallState.READY:
+                if call.state is CallState.READY and self._chains[call.node] > 1:
                     self._do(Do.PREFER, call)
 
     def known(self, position: int, claims: tuple[Claim, ...]) -> None:
@@ -156,6 +161,29 @@ class Intake(Books):
             self._link()
 
     # From arrival to the graph
+
+    def _is_plain(self, group: Group) -> bool:
+        """Whether a call that waits for nobody it names may go straight into the graph."""
+        return (
+            self.schedule is Schedule.DATAFLOW
+            and self.stopped is None
+            and group.verdict is None
+            and not self._line
+            and self._arrivals.open
+            and self._may_enter
+            and not self.order.marked
+        )
+
+    def _begin(self, call: CallRecord, call_id: str) -> None:
+        """What all the steps below come to for such a call."""
+        self._arrivals.seat(call.position, call_id)
+        call.node = node = self.order.add(call.position, call.claims)
+        self.order.link()
+        if self.order.is_free(node):
+            call.conflicting = bool(self.graph.index.predecessors[node])
+            self._enter(call)
+        else:
+            call.conflicting = call.serialized = call.waited = True
 
     def _resolve_refs_to(self, position: int) -> None:
         """A call has ended whose value others may take."""
@@ -309,5 +337,6 @@ class Intake(Books):
             ):
                 if call.node in causes:
                     self._skip_planned([call.position], causes[call.node], kind)
-            self._fail_dependents(call)
+            if self.skips:
+                self._fail_dependents(call)
         self._look_at(part)

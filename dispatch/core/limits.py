@@ -50,6 +50,8 @@ class SlotMachine:
         self._scopes: dict[Need, Scope] = {}
         self._numbers = 0
         self._now = 0.0
+        self.rated = False
+        """Whether there is or was any rate."""
         self.change(per_tool=per_tool, per_tag=per_tag, rates=rates)
 
     @staticmethod
@@ -149,6 +151,7 @@ class SlotMachine:
         limits |= {f"tag:{name}": limit for name, limit in (per_tag or {}).items()}
         self.limits = {name: limit for name, limit in limits.items() if limit is not None}
         self.buckets = changed(self.buckets, rates or {}, self._now)
+        self.rated = self.rated or bool(self.buckets)
         if per_tool or per_tag or rates:
             self._rebuild()
         self._excess = self._exceeded()
@@ -210,6 +213,7 @@ class SlotMachine:
         machine = cls(state["total"])
         machine.limits = dict(state["limits"])
         machine.buckets = {name: Bucket.load(bucket) for name, bucket in state["rates"].items()}
+        machine.rated = bool(machine.buckets)
         machine._excess = dict(state["excess"])
         machine._numbers = state["numbers"]
         machine._now = state["now"]
@@ -266,6 +270,8 @@ class SlotMachine:
     def _next(self, now: float) -> Request | None:
         kept = self._kept() if self.limits else None
         lines = self._open_lines(kept)
+        if len(lines) == 1 and not self.buckets:
+            return lines[0].next(kept)
         offers = [(line, line.front(kept)) for line in lines]
         if self.buckets:
             offers = [offer for offer in _heads(offers) if self._opens_at(*offer) <= now]
@@ -273,11 +279,9 @@ class SlotMachine:
             for line in lines:
                 line.stand(kept, now)
             return None
-        line, first = offers[0] if len(offers) == 1 else min(offers, key=_precedence)
+        line, first = min(offers, key=_precedence)
         if first.resuming or first.late:
             return first
-        if len(offers) == 1:
-            return line.best(first.turn, kept)
         best = [line.best(first.turn, kept) for line, _request in offers]
         return min(filter(None, best), key=urgency)
 
@@ -288,7 +292,10 @@ class SlotMachine:
 
     def _open_lines(self, kept: Request | None) -> list[Line]:
         """The lines with room in their limits; what is kept for one is room for no other."""
-        lines = [line for line in self._lines.values() if line.live and self._have_room(line.slots)]
+        lines = []
+        for line in self._lines.values():
+            if line.live and (not line.slots or self._have_room(line.slots)):
+                lines.append(line)  # noqa: PERF401 - a comprehension costs a call here
         if kept is None:
             return lines
         return [

@@ -190,6 +190,11 @@ class Line:
             return kept
         return self.late[0] if self.late and not self.strict else self._oldest()
 
+    def next(self, kept: Request | None) -> Request | None:
+        """The request to go first, if this is the only line with anything to offer."""
+        first = self.front(kept)
+        return first if first.resuming or first.late else self.best(first.turn, kept)
+
     def best(self, turn: int, kept: Request | None) -> Request | None:
         """The request of this turn to go first, if there is one that may."""
         if self.strict:

@@ -49,14 +49,14 @@ class Order:
         Under `groups` and `clusters` they are one part, and start when the part before is settled.
         """
         part, self._new = self._new, []
-        predecessors = self.graph.index.predecessors
+        predecessors, positions = self.graph.index.predecessors, self.graph.index.positions
         for node in range(len(self._left), len(predecessors)):
             self._left.append(0)
             self._after.append([])
             self.settled.append(False)
             for before in predecessors[node]:
                 self._edge(before, node)
-            if not self._left[node] and self.position(node) < 0:
+            if positions[node] < 0 and not self._left[node]:
                 self.settled[node] = True
         if part and self.schedule is not Schedule.DATAFLOW:
             self._add_barriers(part)
@@ -66,9 +66,18 @@ class Order:
         """Whether the edges into this node have been made."""
         return 0 <= node < len(self._left)
 
+    @property
+    def marked(self) -> bool:
+        """Whether any node is doomed, or behind a failure that matters."""
+        return bool(self.doomed or self.failed)
+
     def waits(self, node: int) -> bool:
         """Whether something before this node is not settled."""
         return self._left[node] > 0
+
+    def is_free(self, node: int) -> bool:
+        """Whether the edges into this node have been made, and nothing before it is left."""
+        return 0 <= node < len(self._left) and not self._left[node]
 
     def position(self, node: int) -> int:
         """The position of the node's call; -1 for a join."""
@@ -76,6 +85,9 @@ class Order:
 
     def settle(self, node: int) -> list[int]:
         """Mark a call settled; returns the nodes of calls that wait for nothing any more."""
+        if not self._after[node]:
+            self.settled[node] = True
+            return []
         freed: list[int] = []
         settled = deque((node,))
         while settled:

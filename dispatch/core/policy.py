@@ -40,7 +40,7 @@ class Tally:
     @property
     def over(self) -> bool:
         """Whether every call that will ever come has its result."""
-        return self.closed and not self.open
+        return self.closed and self.calls == self.ok + self.failed
 
 
 class Policy(Protocol):

@@ -96,9 +96,10 @@ def turn_stats(
     if results:
         first = min(result.queued_at for result in results)
         makespan = max(result.finished_at for result in results) - first
-    waits: Counter[str] = Counter()
+    waits: dict[str, float] = {}
     for result in results:
-        waits.update(result.waits)
+        for cause, seconds in result.waits.items():
+            waits[cause] = waits.get(cause, 0.0) + seconds
     return TurnStats(
         calls=len(results),
         makespan=makespan,

@@ -127,7 +127,8 @@ class TurnMachine(Intake):
                 status, kind = call.asked, STOP_KINDS[call.asked]
             phase = Phase.RUN if ran else Phase.SLOT
             self._end(call, status, kind, phase=phase if kind else None)
-        self._look_at([call])
+        else:
+            self._looks.append(position)
         self._run()
 
     def stop(self, position: int, status: Status) -> None:
@@ -194,12 +195,16 @@ class TurnMachine(Intake):
 
     def keeps(self, position: int) -> bool:
         """Whether what is nested in the call may yet be undone with it."""
-        return self.holding or self.groups[self.calls[position].group].atomic
+        return self.holding or self.awaits_verdict(position)
 
     def is_final(self, position: int) -> bool:
         """Whether the result of a call that has ended will not change any more."""
         decided = self.state in (TurnState.DECIDED, TurnState.GONE)
-        return decided or not self.groups[self.calls[position].group].atomic
+        return decided or not self.awaits_verdict(position)
+
+    def awaits_verdict(self, position: int) -> bool:
+        """Whether the call's result stands only once its group is decided."""
+        return self.groups[self.calls[position].group].atomic
 
     def validate(self) -> None:
         """Raise `AssertionError` if the books of this turn do not balance."""
@@ -258,24 +263,25 @@ class TurnMachine(Intake):
                 self._look(self.calls[self._looks.popleft()])
             elif self.flows:
                 self._flow()
-            elif not self._ask_for_ticket():
+            elif self.ticket is not TicketState.WANTED or not self._ask_for_ticket():
                 break
-        self._decide()
+        if self.state is not TurnState.OPEN and not self.open_calls:
+            self._decide()
 
     def _look(self, call: CallRecord) -> None:
         """Go on with a call that nothing stands before any more."""
-        if not self.order.linked(call.node) or self.order.waits(call.node):
+        if not self.order.is_free(call.node):
             return
-        held = call.gated or call.leader >= 0 or not self._may_enter
-        if call.state is CallState.PLANNED and not held:
-            self._enter(call)
-        if call.state is CallState.ENDED and not call.alive and not call.open_turns:
+        if call.state is CallState.PLANNED:
+            if not call.gated and call.leader < 0 and self._may_enter:
+                self._enter(call)
+        elif call.state is CallState.ENDED and not call.alive and not call.open_turns:
             call.state = CallState.SETTLED
             self.unsettled -= 1
             undecided = self.state in (TurnState.OPEN, TurnState.CLOSED)
             self._do(Do.HOLD if undecided and self.keeps(call.position) else Do.SETTLE, call)
-            freed = self.order.settle(call.node)
-            self._looks.extend(self.order.position(node) for node in freed)
+            for node in self.order.settle(call.node):
+                self._looks.append(self.order.position(node))
 
     def _react(self, call: CallRecord) -> None:
         """What the end of a call means for others."""
@@ -288,11 +294,13 @@ class TurnMachine(Intake):
             follower = self.calls[position]
             if follower.status is None and call.status is not None:
                 self._end(follower, call.status, call.kind, phase=call.phase, cause=call.cause)
-        self._resolve_refs_to(call.position)
-        self._fail_dependents(call)
+        if self._ref_waiters:
+            self._resolve_refs_to(call.position)
+        if self.skips:
+            self._fail_dependents(call)
         if call.may_never_settle:
             self._doom(call)
-        self._look_at([call])
+        self._looks.append(call.position)
 
     def _doom(self, call: CallRecord) -> None:
         """It may never settle: whatever of this turn waits for it, directly or not, ends too."""
@@ -328,8 +336,8 @@ class TurnMachine(Intake):
         return needed
 
     def _decide(self) -> None:
-        if self.state is TurnState.CLOSED and not self.open_calls:
-            if self.to_undo and not self.is_undone:
+        if self.state is TurnState.CLOSED:
+            if self.groups.atomic and self.to_undo and not self.is_undone:
                 if not self._undoing:
                     self._undoing = True
                     self.actions.append((Do.UNDO, TURN))

@@ -28,9 +28,12 @@ from dispatch.tool import Tool, Toolbox
 CheckModes = Callable[[tuple[Claim, ...]], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Admitted:
-    """One call, ready to be ordered; with `refusal` set it ends at once and `tool` may be None."""
+    """One call, ready to be ordered; with `refusal` set it ends at once and `tool` may be None.
+
+    Never changed once it is made; not frozen, which would make it three times as dear.
+    """
 
     call: ToolCall
     tool: Tool | None = None
@@ -93,6 +96,7 @@ class Admission:
     ) -> None:
         self.toolbox = toolbox
         self.files = files
+        self._tools = dict(toolbox)
         self._check_modes = check_modes
         self._late_claims = late_claims
         self._twins = twins
@@ -121,15 +125,19 @@ class Admission:
     def admit(self, call: ToolCall) -> Admitted:
         """Look up, validate, claim. Raises what `check` does, never for what a model wrote."""
         _check(call)
-        if not isinstance(call.name, str) or call.name not in self.toolbox:
+        return self.admit_checked(call)
+
+    def admit_checked(self, call: ToolCall) -> Admitted:
+        """The same, for a call that `check` has seen."""
+        tool = self._tools.get(call.name) if isinstance(call.name, str) else None
+        if tool is None:
             message = self.toolbox.unknown(str(call.name))
             return Admitted(call, refusal=FailureKind.UNKNOWN_TOOL, message=message)
-        tool = self.toolbox[call.name]
         same = identity(call) if self._twins else None
         given, refs = with_refs(call.arguments, json_form=self._refs)
         if refs:
             return Admitted(call, tool, claims=None, given=given, refs=refs, same=same)
-        return self._with_arguments(Admitted(call, tool, same=same), call.arguments)
+        return self._with_arguments(call, tool, call.arguments, same=same)
 
     def resolve(self, admitted: Admitted, value_of: Callable[[Ref], Any]) -> Admitted:
         """The call with the values of other calls filled in, or refused for what they are."""
@@ -138,33 +146,50 @@ class Admission:
         except RefError as error:
             kind = FailureKind.INVALID_ARGUMENTS
             return replace(admitted, refusal=kind, message=str(error))
-        return self._with_arguments(admitted, arguments)
+        return self.changed(admitted, arguments)
 
     def changed(self, admitted: Admitted, arguments: Mapping[str, Any]) -> Admitted:
         """The call with other arguments, which a gate gave it, or refused for what they are."""
-        return self._with_arguments(admitted, arguments)
+        assert admitted.tool is not None  # noqa: S101 - an unknown tool has been refused
+        refs, same = admitted.refs, admitted.same
+        return self._with_arguments(admitted.call, admitted.tool, arguments, refs=refs, same=same)
 
     def claim(self, admitted: Admitted) -> Admitted:
         """A call that the gates let pass, with its claims."""
         assert admitted.tool is not None  # noqa: S101 - it has been asked about
-        return self._with_claims(admitted, admitted.tool, admitted.arguments or {})
+        refs, same = admitted.refs, admitted.same
+        arguments = admitted.arguments or {}
+        return self._with_claims(admitted.call, admitted.tool, arguments, refs=refs, same=same)
 
-    def _with_arguments(self, admitted: Admitted, arguments: object) -> Admitted:
-        tool = admitted.tool
-        assert tool is not None  # noqa: S101 - an unknown tool has been refused
+    def _with_arguments(
+        self,
+        call: ToolCall,
+        tool: Tool,
+        arguments: object,
+        *,
+        refs: tuple[Ref, ...] = (),
+        same: str | None = None,
+    ) -> Admitted:
         try:
             parsed = tool.arguments.parse(arguments)
         except InvalidArguments as error:
             kind = FailureKind.INVALID_ARGUMENTS
-            return replace(admitted, refusal=kind, message=str(error))
+            return Admitted(call, tool, refusal=kind, message=str(error), refs=refs, same=same)
         if self._late_claims:
-            return replace(admitted, arguments=parsed, claims=None)
-        return self._with_claims(admitted, tool, parsed)
+            return Admitted(call, tool, parsed, None, refs=refs, same=same)
+        return self._with_claims(call, tool, parsed, refs=refs, same=same)
 
-    def _with_claims(self, admitted: Admitted, tool: Tool, arguments: dict[str, Any]) -> Admitted:
-        call, same = admitted.call, admitted.same
+    def _with_claims(
+        self,
+        call: ToolCall,
+        tool: Tool,
+        arguments: dict[str, Any],
+        *,
+        refs: tuple[Ref, ...],
+        same: str | None,
+    ) -> Admitted:
         if tool.fixed is not None:
-            return Admitted(call, tool, arguments, tool.fixed, refs=admitted.refs, same=same)
+            return Admitted(call, tool, arguments, tool.fixed, refs=refs, same=same)
         declared, warning = tool.claims(arguments)
         claims, problem = self._resolved(tool, declared)
         files = declared if any(claim.key[:1] == (FILE,) for claim in declared) else ()
@@ -175,9 +200,8 @@ class Admission:
             claims,
             warning=warning or problem,
             files=files,
-            refs=admitted.refs,
+            refs=refs,
             same=same,
-            cost=admitted.cost,
         )
 
     def claims_now(self, admitted: Admitted) -> tuple[Claim, ...]:
@@ -254,9 +278,9 @@ def _check(call: ToolCall) -> None:
             f"a turn takes ToolCall objects, not {type(call).__name__};"
             " write ToolCall(id, name, arguments), or read them with an adapter"
         )
-    if not isinstance(call.id, Hashable):
+    if type(call.id) is not str and not isinstance(call.id, Hashable):
         raise TypeError(f"a call's id is a string, not {call.id!r}")
-    for what in ("after", "tags"):
+    for what in ("after", "tags") if call.after or call.tags else ():
         odd = next((one for one in getattr(call, what) if not isinstance(one, str)), None)
         if odd is not None or None in getattr(call, what):
             raise TypeError(f"call {call.id!r}: {what} takes strings, not {odd!r}")

@@ -19,19 +19,17 @@ def why(turn: RunningTurn, call: RunningCall) -> str:
 def conclude(turn: RunningTurn, position: int) -> ToolResult:
     """Make the call's result, or make it again."""
     call, record = turn.both(position)
-    before, leader = turn.results.get(position), turn.results.get(record.leader)
+    before = turn.results.get(position)
     now = turn.now if before is None else before.finished_at
-    leader = call.answer or leader
+    leader = call.answer or (turn.results.get(record.leader) if record.leader >= 0 else None)
     if leader is not None and leader.status is record.status:
         result = call.copied(leader, now)
     else:
-        cause = call.holder or _name(turn, record.cause)
-        result = call.result(record, now, cause)
+        cause = "" if record.cause is None else _name(turn, record.cause)
+        result = call.result(record, now, call.holder or cause)
     turn.results[position] = result
     return result
 
 
-def _name(turn: RunningTurn, position: int | None) -> str:
-    if position is None:
-        return ""
+def _name(turn: RunningTurn, position: int) -> str:
     return f"{turn.calls[position].call.name} (call {position})"

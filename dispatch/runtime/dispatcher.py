@@ -169,8 +169,6 @@ class Dispatcher:
         `options` are those of `TurnOptions`. Cancelling stops what runs, waits for it at most two
         graces, and raises with the `TurnResult` as the exception's `turn`. See `turn`.
         """
-        calls = list(calls)
-        self._admission.check(calls)
         return await self.turn(**options).run(calls)
 
     def run_sync(self, calls: Iterable[ToolCall], **options: Unpack[TurnOptions]) -> TurnResult:
@@ -185,8 +183,6 @@ class Dispatcher:
         loop = None if scope is None else scope.loop
         if loop is not None:
             return wait_in_thread(self.run(calls, **options), loop)
-        calls = list(calls)
-        self._admission.check(calls)
         turn = self.turn(**options)
         try:
             return run_here(turn.run(calls))

@@ -61,6 +61,7 @@ class Driver:
         place = place_of(settings, parent)
         table = place.table
         admission = settings.admission
+        self._undoable = place.may_be_undone
         self.machine = TurnMachine(
             settings.schedule,
             settings.policies,
@@ -133,19 +134,20 @@ class Driver:
 
     def submit(self, admitted: Admitted, variables: Context) -> int:
         """Enter the next call; `pump` lets it start."""
-        undoable = self.turn.place.may_be_undone
-        admitted = grouping.refuse(self.turn.settings, admitted, undoable=undoable)
-        call = RunningCall(admitted, len(self.turn.calls), self.turn.now, variables)
-        if self.turn.settings.answers is not None:
-            self._answer(call, self.turn.settings.answers)
-        self.turn.calls.append(call)
-        position = grouping.submit(self.machine, self.turn.settings, call)
-        self.turn.tell(position, CallState.PLANNED)
-        timeout = admitted.timeout or self.turn.settings.call_timeout
+        turn, settings = self.turn, self.turn.settings
+        admitted = grouping.refuse(settings, admitted, undoable=self._undoable)
+        call = RunningCall(admitted, len(turn.calls), turn.now, variables)
+        if settings.answers is not None:
+            self._answer(call, settings.answers)
+        turn.calls.append(call)
+        position = grouping.submit(self.machine, settings, call)
+        if turn.teller is not None:
+            turn.tell(position, CallState.PLANNED)
+        timeout = admitted.timeout or settings.call_timeout
         if timeout is not None and self.machine.calls[position].status is None:
             reason = f"timed out after {timeout:g} s"
             call.timer = self._loop.call_later(
-                timeout, self._inbox.post, self.turn.stop_one, position, Status.TIMED_OUT, reason
+                timeout, self._inbox.post, turn.stop_one, position, Status.TIMED_OUT, reason
             )
         return position
 
@@ -185,13 +187,13 @@ class Driver:
         self._inbox.pump()
 
     def _step(self) -> bool:
-        if self.machine.actions:
-            self._todo.extend(self.machine.actions)
-            self.machine.actions.clear()
-        if self._todo:
-            while self._todo:  # what one of them raises leaves the others for the next step
-                do, call = self._todo.popleft()
-                self._perform[do](call)
+        actions, todo, perform = self.machine.actions, self._todo, self._perform
+        if actions or todo:
+            todo.extend(actions)
+            actions.clear()
+            while todo:  # what one of them raises leaves the others for the next step
+                do, call = todo.popleft()
+                perform[do](call)
             return True
         if self._holdings.slots_wanted:
             self._holdings.grant()
@@ -219,7 +221,8 @@ class Driver:
         self._holdings.enter(position)
 
     def _request(self, position: int) -> None:
-        self.turn.tell(position, CallState.READY)
+        if self.turn.teller is not None:
+            self.turn.tell(position, CallState.READY)
         self._holdings.request(position)
 
     def _free(self, position: int) -> None:
@@ -231,15 +234,21 @@ class Driver:
 
     def _end(self, position: int) -> None:
         call, record = self.turn.both(position)
-        call.stop_timers()
-        call.reason = why(self.turn, call)
-        stop_asking(call)
-        call.resumed(self.turn.now)
-        self._hosting.go_on(call)
+        if call.timer is not None or call.grace is not None:
+            call.stop_timers()
+        if record.status is not Status.OK:
+            call.reason = why(self.turn, call)
+        if call.asking is not None:
+            stop_asking(call)
+        if call.suspended_at is not None:
+            call.resumed(self.turn.now)
+        if call.waiters:
+            self._hosting.go_on(call)
         self._ended(conclude(self.turn, position))
         if record.may_never_settle:
             self._holdings.abandon(call)
-        self.turn.tell(position, CallState.ENDED, self.turn.results[position].status)
+        if self.turn.teller is not None:
+            self.turn.tell(position, CallState.ENDED, self.turn.results[position].status)
 
     def _revise(self, position: int) -> None:
         self._ended(conclude(self.turn, position))
@@ -247,7 +256,8 @@ class Driver:
 
     def _settle(self, position: int) -> None:
         self._holdings.give_claims_back(self.turn.calls[position])
-        self.turn.tell(position, CallState.SETTLED, self.machine.calls[position].status)
+        if self.turn.teller is not None:
+            self.turn.tell(position, CallState.SETTLED, self.machine.calls[position].status)
 
     def _hold(self, position: int) -> None:
         self._holdings.hold(self.turn.calls[position])

@@ -26,14 +26,14 @@ class Ended:
         self._results[result.index] = result
         self._told.append(result)
         self._news.set()
-        waiting = self._waiting.pop(result.index, None)
-        if waiting is not None:
-            resolve(waiting, result)
+        if result.index in self._waiting:
+            resolve(self._waiting.pop(result.index), result)
 
     def complete(self, results: Iterable[ToolResult]) -> None:
         """Tell what is left of these; no more will come."""
         for result in results:
-            self.add(result)
+            if result.index not in self._results:
+                self.add(result)
         self._complete = True
         self._news.set()
 

@@ -31,6 +31,8 @@ def refuse(settings: TurnSettings, admitted: Admitted, *, undoable: bool) -> Adm
     tool = admitted.tool
     if tool is None or admitted.refusal is not None:
         return admitted
+    if len(settings.policies) == 1 and tool.reversible is not False and not settings.limits.rated:
+        return admitted
     groups = groups_of(settings, admitted)
     if len(groups) > 1:
         shown = " and ".join(map(repr, groups))
@@ -73,7 +75,7 @@ def submit(machine: TurnMachine, settings: TurnSettings, call: RunningCall) -> i
 def _with_cost(settings: TurnSettings, admitted: Admitted) -> Admitted:
     tool = admitted.tool
     assert tool is not None  # noqa: S101 - unknown tools have been refused
-    if not settings.limits.rates:
+    if not settings.limits.rated:
         return admitted
     try:
         cost = tool.cost(admitted.arguments or {})

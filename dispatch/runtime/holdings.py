@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dispatch.core.life import TURN, CallState, TicketState
+from dispatch.core.lines import Need
 from dispatch.runtime.place import stranded
 from dispatch.runtime.resources import ResourceTable
 from dispatch.runtime.rollback import Compensation
@@ -40,6 +41,7 @@ class Holdings:
         self._inbox = turn.inbox
         self._table = turn.place.table
         self._limits = turn.settings.limits
+        self._needs: dict[str, Need] = {}
         self._held: list[int] = []
         self._ticket: int | None = None
         self._undecided = True
@@ -281,7 +283,7 @@ class Holdings:
         call.request = self._limits.request(
             self,
             position,
-            call.need(self._limits),
+            self._need(call),
             self._machine.chain(position),
             resuming=record.alive,
             rated=not record.alive or call.takes_rates,
@@ -291,7 +293,19 @@ class Holdings:
     def swap(self, call: RunningCall) -> bool:
         """Exchange the slots that a running call has for those it needs now, if there is room."""
         request = call.request
-        return request is not None and self._limits.swap(request, call.need(self._limits))
+        return request is not None and self._limits.swap(request, self._need(call))
+
+    def _need(self, call: RunningCall) -> Need:
+        """What it counts against: its tool, its tags, and the state it has entered."""
+        admitted, name = call.admitted, call.call.name
+        plain = not call.call.tags and call.state is None and admitted.cost == 1.0
+        need = self._needs.get(name) if plain else None
+        if need is None:
+            tags = admitted.tags if call.state is None else {*admitted.tags, call.state}
+            need = self._limits.need(name, tags, admitted.cost)
+            if plain:
+                self._needs[name] = need
+        return need
 
     def rate_since(self, call: RunningCall) -> float | None:
         """Since when the call has stood, or stood, in a rate's queue."""

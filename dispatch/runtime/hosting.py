@@ -94,14 +94,14 @@ class Hosting:
 
     def go_on(self, call: RunningCall) -> None:
         """The call waits for its slots no more: it has them, or is asked to stop."""
-        waiters, call.waiters = call.waiters, []
+        waiters, call.waiters = call.waiters, ()
         for tell in waiters:
             with contextlib.suppress(RuntimeError):  # the loop of whoever waits is closed
                 tell()
 
     def _when_going_on(self, position: int, tell: Callable[[], object]) -> None:
         call = self._turn.calls[position]
-        call.waiters.append(tell)
+        call.waiters = (*call.waiters, tell)
         if self._machine.calls[position].state is not CallState.READY:
             self.go_on(call)
 

@@ -42,7 +42,7 @@ class Inbox:
         """Have this handled soon, from any thread; False if the loop is gone."""
         try:
             if threading.get_ident() != self._thread:
-                self.loop.call_soon_threadsafe(self._receive, handle, news)
+                self.loop.call_soon_threadsafe(self.take, handle, *news)
             elif self.loop.is_closed():
                 return False
             else:
@@ -55,7 +55,9 @@ class Inbox:
 
     def take(self, handle: Callable[..., None], *news: object) -> None:
         """Have this handled now, on the loop; or next, if something is being handled."""
-        self._receive(handle, news)
+        self._news.append((handle, news))
+        if not self._pumping:
+            self.pump()
 
     def hand(self, handle: Callable[..., None], *news: object) -> bool:
         """Have this handled now if this is the loop's thread, else soon; False if it is gone."""
@@ -70,22 +72,21 @@ class Inbox:
             return
         self._pumping = True
         try:
-            while self._handle_one():
+            while not self._emptied():
                 pass
         finally:
             self._pumping = False
 
-    def _handle_one(self) -> bool:
+    def _emptied(self) -> bool:
+        """Handle what there is; False if something of it raised, and the rest is to be done yet."""
+        news, step = self._news, self._step
         try:
-            if self._news:
-                handle, news = self._news.popleft()
-                handle(*news)
-                return True
-            return self._step()
+            while True:
+                if news:
+                    handle, told = news.popleft()
+                    handle(*told)
+                elif not step():
+                    return True
         except BaseException as error:  # noqa: BLE001 - told, and kept where it must come out
             self._failed(error)
-            return True
-
-    def _receive(self, handle: Callable[..., None], news: tuple[object, ...]) -> None:
-        self._news.append((handle, news))
-        self.pump()
+            return False

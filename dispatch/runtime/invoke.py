@@ -22,9 +22,9 @@ from dispatch.runtime.futures import resolve, uncancelled
 from dispatch.runtime.threads import WorkerPool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
-    """What a tool returned or raised.
+    """What a tool returned or raised; never changed once it is made.
 
     `foreign` if its task was cancelled by someone else, not `began` if that was before its first
     step; `awaitable` if the value must still be awaited.

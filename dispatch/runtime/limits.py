@@ -165,6 +165,8 @@ class Limits:
 
     def rate_since(self, request: int) -> float | None:
         """Since when a request has waited for nothing but its rates; None if it has not."""
+        if not self._machine.rated:
+            return None
         with self._lock:
             return self._machine.rate_since(request)
 
@@ -212,6 +214,11 @@ class Limits:
         """The rates by name of a tool or tag, as they are now; read-only."""
         buckets = self._machine.buckets
         return MappingProxyType({name: bucket.rate for name, bucket in buckets.items()})
+
+    @property
+    def rated(self) -> bool:
+        """Whether there are any rates."""
+        return bool(self._machine.buckets)
 
     @property
     def named(self) -> dict[str, int]:

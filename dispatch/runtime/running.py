@@ -8,22 +8,17 @@ from contextvars import Context
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dispatch.call import Failure, FailureKind, Phase, Status, ToolCall, ToolResult
+from dispatch.call import Failure, FailureKind, Phase, Status, ToolResult
 from dispatch.core.life import CallRecord
-from dispatch.core.lines import Need
 from dispatch.render import EMPTY, render
 from dispatch.runtime import result
 from dispatch.runtime.admission import Admitted
-from dispatch.runtime.attempts import Attempts
 from dispatch.runtime.cancel import CancelToken
 from dispatch.runtime.context import PARTIAL_LIMIT, CallContext
 from dispatch.runtime.fault import report
-from dispatch.runtime.invoke import Invocation, Outcome, TaskInvocation, ThreadInvocation
-from dispatch.runtime.limits import Limits
-from dispatch.runtime.middleware import Handler
-from dispatch.runtime.nesting import PARENT, Scope
+from dispatch.runtime.invoke import Invocation, Outcome
+from dispatch.runtime.nesting import Scope
 from dispatch.runtime.rollback import Undone
-from dispatch.runtime.threads import WorkerPool
 
 if TYPE_CHECKING:
     from dispatch.runtime.resources import ResourceTable
@@ -33,140 +28,60 @@ SHOWN_PARTIAL = (Status.CANCELLED, Status.TIMED_OUT, Status.UNKNOWN)
 
 
 class RunningCall:
-    """What the driver keeps for one call. Times are seconds on the loop's clock, None before."""
+    """What the driver keeps for one call; the attributes here are the defaults.
 
-    __slots__ = (
-        "admitted",
-        "allowed",
-        "answer",
-        "asked",
-        "asking",
-        "began",
-        "began_in",
-        "claimed",
-        "context",
-        "gate_token",
-        "grace",
-        "holder",
-        "in_rate",
-        "in_thread",
-        "invocation",
-        "locked",
-        "ordered",
-        "outcome",
-        "overdue",
-        "owner",
-        "position",
-        "reason",
-        "request",
-        "scope",
-        "started",
-        "state",
-        "stuck",
-        "submitted",
-        "suspended",
-        "suspended_at",
-        "takes_rates",
-        "ticket",
-        "timer",
-        "undone",
-        "variables",
-        "waiters",
-    )
+    Times are seconds on the loop's clock, None before.
+    """
+
+    answer: ToolResult | None = None
+    """What an earlier turn has answered in its place."""
+    began = 0
+    """How often the table had changed when it started; `began_in` is another one's table."""
+    began_in: ResourceTable | None = None
+    asked: float | None = None
+    allowed: float | None = None
+    ordered: float | None = None
+    locked: float | None = None
+    started: float | None = None
+    ticket: int | None = None
+    in_rate: float | None = None
+    suspended = 0.0
+    suspended_at: float | None = None
+    request: int | None = None
+    owner = 0
+    overdue = False
+    state: str | None = None
+    takes_rates = False
+    asking: asyncio.Task[None] | None = None
+    gate_token: CancelToken | None = None
+    waiters: tuple[Callable[[], object], ...] = ()
+    undone: Undone | None = None
+    timer: asyncio.TimerHandle | None = None
+    grace: asyncio.TimerHandle | None = None
+    context: CallContext | None = None
+    scope: Scope | None = None
+    invocation: Invocation | None = None
+    outcome: Outcome | None = None
+    reason = ""
+    holder = ""
+    in_thread = stuck = False
 
     def __init__(
         self, admitted: Admitted, position: int, submitted: float, variables: Context
     ) -> None:
         self.admitted = admitted
+        self.call = admitted.call
+        """The call as the model wrote it."""
         self.position = position
         self.submitted = submitted
         self.variables = variables
-        self.answer: ToolResult | None = None
-        """What an earlier turn has answered in its place."""
-        self.began = 0
-        """How often the table had changed when it started; `began_in` is another one's table."""
-        self.began_in: ResourceTable | None = None
         self.claimed = admitted.claims
-        self.asked: float | None = None
-        self.allowed: float | None = None
-        self.ordered: float | None = None
-        self.locked: float | None = None
-        self.started: float | None = None
-        self.ticket: int | None = None
-        self.in_rate: float | None = None
-        self.suspended = 0.0
-        self.suspended_at: float | None = None
-        self.request: int | None = None
-        self.owner = 0
-        self.overdue = False
-        self.state: str | None = None
-        self.takes_rates = False
-        self.asking: asyncio.Task[None] | None = None
-        self.waiters: list[Callable[[], object]] = []
-        self.undone: Undone | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self.grace: asyncio.TimerHandle | None = None
-        self.context: CallContext | None = None
-        self.scope: Scope | None = None
-        self.invocation: Invocation | None = None
-        self.outcome: Outcome | None = None
-        self.reason = ""
-        self.holder = ""
-        self.in_thread = self.stuck = False
-        self.gate_token: CancelToken | None = None
-
-    @property
-    def call(self) -> ToolCall:
-        """The call as the model wrote it."""
-        return self.admitted.call
 
     @property
     def heeds_token(self) -> bool:
         """Whether its tool can see its token at all."""
         tool = self.admitted.tool
         return tool is not None and tool.arguments.context_parameter is not None
-
-    def need(self, limits: Limits) -> Need:
-        """What it counts against: its tool, its tags, and the state it has entered."""
-        tags = self.admitted.tags if self.state is None else {*self.admitted.tags, self.state}
-        return limits.need(self.call.name, tags, self.admitted.cost)
-
-    def start(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        *,
-        scope: Scope,
-        pool: WorkerPool,
-        context: Callable[[], CallContext],
-        middleware: Handler | None,
-        done: Callable[[Outcome], None],
-        ended: Callable[[], None],
-        late: Callable[[], None],
-    ) -> None:
-        """Invoke the tool, with this call as the parent of whatever it starts."""
-        tool, arguments = self.admitted.tool, dict(self.admitted.arguments or {})
-        assert tool is not None  # noqa: S101 - a refused call never becomes ready
-        self.scope = scope
-        self.variables.run(PARENT.set, scope)
-        parameter = tool.arguments.context_parameter
-        if parameter is not None or middleware is not None:
-            self.context = context()
-            if parameter is not None:
-                arguments[parameter] = self.context
-        self.in_thread = not tool.is_async
-        if middleware is not None and self.context is not None:
-            self.context.attempt = 0
-            self.in_thread = False
-            attempts = Attempts(self, tool, arguments, pool=pool, ended=ended, late=late)
-            self.context.invoke, self.context.prepare = attempts, attempts.prepare
-            wrapped = {"middleware": middleware, "call": self.call, "context": self.context}
-            self.invocation = TaskInvocation(loop, attempts.wrapped, wrapped, self.variables, done)
-        elif tool.is_async:
-            self.invocation = TaskInvocation(loop, tool.handler, arguments, self.variables, done)
-        else:
-            self.invocation = ThreadInvocation(
-                loop, tool.handler, arguments, self.variables, done, pool=pool, ended=ended
-            )
 
     def withdrawn(self, record: CallRecord, rate_since: float | None) -> None:
         """It will not start: note if it was its rate that it waited for, and not a slot."""
@@ -252,25 +167,20 @@ class RunningCall:
 
     def _waits(self, now: float) -> dict[str, float]:
         """Seconds by cause; one phase after the other, those after the last one are not there."""
-        waits: dict[str, float] = {}
-        if self.suspended:
-            waits["suspended"] = self.suspended
+        waits = {"suspended": self.suspended} if self.suspended else {}
         since = self.submitted
-        steps = (
+        for cause, until in (
             ("order", self.asked),
             ("gate", self.allowed),
             ("order", self.ordered),
             ("lock", self.locked),
             ("slot", self.in_rate),
             ("rate" if self.in_rate is not None else "slot", self.started),
-        )
-        reached = [step for step in steps if step[1] is not None]
-        waiting = self.started is None
-        for cause, until in [*reached, *([(self._waits_for(), now)] if waiting else [])]:
-            end = now if until is None else until
-            if end > since:
-                waits[cause] = waits.get(cause, 0.0) + end - since
-                since = end
+            (self._waits_for() if self.started is None else "", now),
+        ):
+            if until is not None and until > since and cause:
+                waits[cause] = waits.get(cause, 0.0) + until - since
+                since = until
         return waits
 
     def _waits_for(self) -> str:

@@ -28,7 +28,6 @@ from dispatch.runtime.settings import TurnSettings
 
 CHUNK = 256
 """Calls that are admitted before the loop gets a chance to do something else."""
-_DECIDED = (TurnState.DECIDED, TurnState.GONE)
 
 
 class Turn:
@@ -188,13 +187,17 @@ class Turn:
         return self._whole()
 
     async def run(self, calls: Iterable[ToolCall]) -> TurnResult:
-        """Submit all of these and finish. See `finish`."""
+        """Submit all of these and finish. See `finish`; raises what `submit` does, at once."""
+        calls = list(calls)
+        self._settings.admission.check(calls)
         self._at_once = True
         async with self:
+            running = self._running
+            admit, submit = running.turn.admission.admit_checked, running.submit
             for count, call in enumerate(calls, start=1):
-                self._submit(call)
+                submit(admit(call), copy_context())
                 if count % CHUNK == 0:
-                    self._running.pump()
+                    running.pump()
                     await asyncio.sleep(0)
         return self._whole()
 
@@ -289,8 +292,8 @@ class Turn:
                     await self._over.wait()
 
     def _one_ended(self, result: ToolResult) -> None:
-        machine = self._running.machine
-        if machine.state not in _DECIDED and machine.is_final(result.index):
+        driver = self._driver
+        if driver is not None and not driver.machine.awaits_verdict(result.index):
             self._ended.add(result)
 
     def _decided(self) -> None:
