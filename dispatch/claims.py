@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import stat
-import unicodedata
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
@@ -174,6 +173,8 @@ class FileKeys:
             raise ValueError(f"a path of {len(path):,} characters names no file")
         real = self._real(path)
         if not real.isascii():
+            import unicodedata  # only here: few names need it
+
             real = unicodedata.normalize("NFC", real)
         if self._folds:
             real = real.casefold()

@@ -7,7 +7,6 @@ resolved. Invariant: whatever a descriptor does, `Tool.claims` returns claims th
 from __future__ import annotations
 
 import copy
-import difflib
 import inspect
 import itertools
 from asyncio import CancelledError
@@ -255,6 +254,8 @@ class Toolbox(Mapping[str, Tool]):
 
     def unknown(self, name: str) -> str:
         """What to tell a model that asked for a tool that is not here."""
+        import difflib  # only here: hardly any model asks for a tool that is not there
+
         close = difflib.get_close_matches(name[:200], self._tools, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         names = ", ".join(itertools.islice(self._tools, LISTED_TOOLS)) or "none"

@@ -21,7 +21,8 @@ class Arrivals:
         """The positions of the calls with each id that have their place, in its order."""
         self.targets: dict[int, tuple[int, ...]] = {}
         """Per call that has just taken its place and names ids: the calls before it with those."""
-        self._parked: dict[int, tuple[str, tuple[str, ...]]] = {}
+        self.parked: dict[int, tuple[str, tuple[str, ...]]] = {}
+        """The calls that have no place yet: their id and what they name."""
         self._missing: dict[int, set[str]] = {}
         self._named_by: dict[str, list[int]] = {}
 
@@ -30,20 +31,15 @@ class Arrivals:
         names = tuple(names)
         missing = {name for name in names if name not in self.ids}
         if missing:
-            self._parked[position] = (call_id, names)
+            self.parked[position] = (call_id, names)
             self._missing[position] = missing
             for name in missing:
                 self._named_by.setdefault(name, []).append(position)
             return ()
-        if self._parked:
+        if self.parked:
             return self._place(position, call_id, names)
         self.seat(position, call_id, names)
         return (position,)
-
-    @property
-    def open(self) -> bool:
-        """Whether no call is parked, so that one that names nobody takes its place at once."""
-        return not self._parked
 
     def seat(self, position: int, call_id: str, names: tuple[str, ...] = ()) -> None:
         """Give the call the next place."""
@@ -57,38 +53,29 @@ class Arrivals:
 
     def hopeless(self) -> dict[int, str]:
         """The parked calls that can never be admitted, once no call will come any more: why."""
-        coming = {call_id for call_id, _ in self._parked.values()} | self.ids.keys()
+        coming = {call_id for call_id, _ in self.parked.values()} | self.ids.keys()
         reasons = {}
         for position, names in self._missing.items():
             lost = min(names - coming, default=None)
             if lost is not None:
                 reasons[position] = f"it waits for {lost!r}, and no call of this turn has that id"
         for cycle in self._cycles():
-            shown = ", ".join(repr(self._parked[position][0]) for position in cycle)
+            shown = ", ".join(repr(self.parked[position][0]) for position in cycle)
             for position in cycle:
                 reasons.setdefault(position, f"it waits for itself, by way of {shown}")
         return dict(sorted(reasons.items()))
 
     def give_up(self, position: int) -> Sequence[int]:
         """A parked call will wait for nobody any more; returns who takes a place now, in order."""
-        call_id, _ = self._parked.pop(position)
+        call_id, _ = self.parked.pop(position)
         del self._missing[position]
         return self._place(position, call_id, ())
-
-    @property
-    def parked(self) -> Sequence[int]:
-        """The calls that have no place yet, in intent order."""
-        return sorted(self._parked)
-
-    def is_parked(self, position: int) -> bool:
-        """Whether this call has no place yet."""
-        return position in self._parked
 
     def dump(self) -> dict[str, Any]:
         """The state as JSON types."""
         return {
             "ids": [[call_id, positions] for call_id, positions in self.ids.items()],
-            "parked": [[p, call_id, list(names)] for p, (call_id, names) in self._parked.items()],
+            "parked": [[p, call_id, list(names)] for p, (call_id, names) in self.parked.items()],
         }
 
     @classmethod
@@ -114,13 +101,13 @@ class Arrivals:
                 missing.discard(call_id)
                 if not missing:
                     del self._missing[waiting]
-                    heapq.heappush(ready, (waiting, *self._parked.pop(waiting)))
+                    heapq.heappush(ready, (waiting, *self.parked.pop(waiting)))
         return placed
 
     def _cycles(self) -> list[list[int]]:
         """The sets of parked calls that wait for each other."""
         by_id: dict[str, list[int]] = {}
-        for position, (call_id, _) in sorted(self._parked.items()):
+        for position, (call_id, _) in sorted(self.parked.items()):
             by_id.setdefault(call_id, []).append(position)
         edges = {
             position: sorted({o for name in names for o in by_id.get(name, ())})

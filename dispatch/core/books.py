@@ -93,6 +93,8 @@ class Books(ABC):
 
     def chain(self, position: int) -> int:
         """How many calls the longest chain behind this one has; 1 while the turn is open."""
+        if not self._chains:
+            return 1
         node = self.calls[position].node
         return self._chains[node] if node < len(self._chains) else 1
 
@@ -244,10 +246,10 @@ class Books(ABC):
         phase: Phase | None = None,
         cause: int | None = None,
     ) -> None:
-        if call.state in (CallState.QUEUED, CallState.READY):
-            self._do(Do.WITHDRAW, call)
-        elif call.state in (CallState.RUNNING, CallState.STOPPING):
-            self._do(Do.FREE, call)
+        if call.state is CallState.RUNNING or call.state is CallState.STOPPING:
+            self.actions.append((Do.FREE, call.position))
+        elif call.state is CallState.QUEUED or call.state is CallState.READY:
+            self.actions.append((Do.WITHDRAW, call.position))
         call.state = CallState.ENDED
         call.status, call.kind, call.phase = status, kind, phase
         if cause is not None:
@@ -256,7 +258,7 @@ class Books(ABC):
         self.flows = self.flows or call.late
         self.open_calls -= 1
         self._endings.append(call)
-        self._do(Do.END, call)
+        self.actions.append((Do.END, call.position))
 
     def _do(self, do: Do, call: CallRecord) -> None:
         self.actions.append((do, call.position))

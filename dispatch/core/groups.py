@@ -11,6 +11,9 @@ REST = ""
 """The group of the calls that no tag of a policy is on: the turn's own."""
 
 
+_DEFAULT = BestEffort()
+
+
 class Group:
     """The calls that one policy judges, and its verdict once there is one."""
 
@@ -40,7 +43,7 @@ class Group:
             self.verdict = self.policy.judge(self.tally)
         except Exception as error:  # noqa: BLE001 - a policy may be the host's own
             self.fault = error
-        if self.verdict is None and (self.tally.over or self.fault):
+        if self.verdict is None and (self.fault or (self.tally.closed and self.tally.over)):
             what = (
                 "gave no verdict" if self.fault is None else f"raised {type(self.fault).__name__}"
             )
@@ -52,9 +55,10 @@ class Groups:
     """All groups of a turn by name."""
 
     def __init__(self, policies: Mapping[str, Policy] | None = None) -> None:
-        policies = {REST: BestEffort(), **(policies or {})}
-        self.by_name = {name: Group(name, policy) for name, policy in policies.items()}
-        self.atomic = any(group.atomic for group in self.by_name.values())
+        self.by_name = {REST: Group(REST, _DEFAULT)} if not policies or REST not in policies else {}
+        for name, policy in (policies or {}).items():
+            self.by_name[name] = Group(name, policy)
+        self.atomic = True in [group.atomic for group in self.by_name.values()]
 
     def __getitem__(self, name: str) -> Group:
         return self.by_name[name]

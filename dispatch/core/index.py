@@ -94,7 +94,9 @@ class ConflictIndex:
         `after` are nodes that it waits for whatever it claims.
         """
         if not claims:
-            return self._append(position, list(dict.fromkeys(after)) if after else [])
+            self.predecessors.append(list(dict.fromkeys(after)) if after else [])
+            self.positions.append(position)
+            return len(self.positions) - 1
         waits: dict[int, None] = dict.fromkeys(after)
         paths = [(self._look_up(claim, waits), claim.mode) for claim in claims]
         waits.pop(-1, None)

@@ -55,14 +55,14 @@ class Intake(Books):
         self.calls.append(call)
         self.open_calls += 1
         self.unsettled += 1
-        self._describe(call, claims, names, refs, same, group, gate)
-        judged = self.groups[group]
+        judged = self.groups.by_name[group]
         judged.tally.calls += 1
         ends = refused is not None or answer is not None
-        plain = not (ends or names or call.late or call.same) and gate is GateKind.NONE
-        if plain and self._is_plain(judged):
-            self._begin(call, call_id)
+        named = names or same is not None or gate is not GateKind.NONE
+        if not (ends or named) and claims is not None and self._goes_straight(judged):
+            self._begin(call, claims, call_id, group)
             return call.position
+        self._describe(call, claims, names, refs, same, group, gate)
         if refused is not None:
             call.names = ()
             self._end(call, Status.ERROR, refused)
@@ -83,14 +83,8 @@ class Intake(Books):
         """No more calls will come."""
         if self.state is not TurnState.OPEN:
             return
-        for position, reason in self._arrivals.hopeless().items():
-            self.calls[position].note = reason
-            if self.calls[position].status is None:
-                self._end(self.calls[position], Status.ERROR, FailureKind.DEPENDENCY)
-        for position in self._arrivals.parked:
-            if self.calls[position].status is not None and self._arrivals.is_parked(position):
-                for placed in self._arrivals.give_up(position):
-                    self._place(self.calls[placed])
+        if self._arrivals.parked:
+            self._give_up_parked()
         self.state = TurnState.CLOSED
         for group in self.groups.close():
             self._conclude(group)
@@ -104,6 +98,17 @@ class Intake(Books):
             for call in self.calls:
                 if call.state is CallState.READY and self._chains[call.node] > 1:
                     self._do(Do.PREFER, call)
+
+    def _give_up_parked(self) -> None:
+        """What is still parked waits for a call that will never come."""
+        for position, reason in self._arrivals.hopeless().items():
+            self.calls[position].note = reason
+            if self.calls[position].status is None:
+                self._end(self.calls[position], Status.ERROR, FailureKind.DEPENDENCY)
+        for position in sorted(self._arrivals.parked):
+            if self.calls[position].status is not None and position in self._arrivals.parked:
+                for placed in self._arrivals.give_up(position):
+                    self._place(self.calls[placed])
 
     def known(self, position: int, claims: tuple[Claim, ...]) -> None:
         """The claims of a late call are known, and its gates have let it pass."""
@@ -162,28 +167,33 @@ class Intake(Books):
 
     # From arrival to the graph
 
-    def _is_plain(self, group: Group) -> bool:
+    def _goes_straight(self, group: Group) -> bool:
         """Whether a call that waits for nobody it names may go straight into the graph."""
         return (
-            self.schedule is Schedule.DATAFLOW
+            not self._line
+            and not self._arrivals.parked
             and self.stopped is None
             and group.verdict is None
-            and not self._line
-            and self._arrivals.open
-            and self._may_enter
-            and not self.order.marked
+            and self.ticket is TicketState.NONE
+            and self.schedule is Schedule.DATAFLOW
+            and not self.order.doomed
+            and not self.order.failed
         )
 
-    def _begin(self, call: CallRecord, call_id: str) -> None:
+    def _begin(self, call: CallRecord, claims: tuple[Claim, ...], call_id: str, group: str) -> None:
         """What all the steps below come to for such a call."""
+        if claims:
+            call.claims = claims
+        if group:
+            call.group = group
         self._arrivals.seat(call.position, call_id)
-        call.node = node = self.order.add(call.position, call.claims)
-        self.order.link()
-        if self.order.is_free(node):
-            call.conflicting = bool(self.graph.index.predecessors[node])
-            self._enter(call)
-        else:
+        call.node, free = self.order.begin(call.position, claims)
+        if not free:
             call.conflicting = call.serialized = call.waited = True
+            return
+        if claims and self.order.graph.index.predecessors[call.node]:
+            call.conflicting = True
+        self._enter(call)
 
     def _resolve_refs_to(self, position: int) -> None:
         """A call has ended whose value others may take."""

@@ -27,6 +27,7 @@ _REMEMBERED = (
     1024  # needs may be without number (a tag per task): what is known of them is not kept
 )
 _EMPTY_LINES = 64
+_UNLIMITED: Scope = ((), ())
 
 
 class SlotMachine:
@@ -74,9 +75,9 @@ class SlotMachine:
         A call that goes on after it was suspended is `resuming`. Without `rated` it takes no
         tokens, as it should unless it begins another attempt.
         """
-        self._numbers += 1
-        self._enqueue(Request(self._numbers, turn, need, chain, resuming, rated))
-        return self._numbers
+        number = self._numbers = self._numbers + 1
+        self._enqueue(Request(number, turn, need, chain, resuming, rated))
+        return number
 
     def take(self, now: float) -> int | None:
         """The number of the next request that may start now, slots and tokens taken; or None."""
@@ -84,22 +85,26 @@ class SlotMachine:
             self._now = max(self._now, now)
         if not self.queue or len(self.holders) >= self.total:
             return None
-        request = self._next(now)
+        request = self._next(now) if self.limits or self.buckets else self._next_of_all()
         if request is None:
             return None
         line = self._leave(request)
-        for name in line.rates:
-            self.buckets[name].spend(request.need.cost, now)
-        self._hold(request, line.slots)
-        if line.slots and not line.resuming:
-            self._pass(request)
+        self.holders[request.number] = request
+        if line.slots or line.rates:
+            for name in line.rates:
+                self.buckets[name].spend(request.need.cost, now)
+            for name in line.slots:
+                self.used[name] += 1
+            if line.slots and not line.resuming:
+                self._pass(request)
         return request.number
 
     def release(self, number: int) -> None:
         """Give the slots of a started request back."""
         for name in self.holders.pop(number).slots:
             self.used[name] -= 1
-        self._excess = self._excess and self._exceeded()
+        if self._excess:
+            self._excess = self._exceeded()
 
     def withdraw(self, number: int) -> None:
         """Take back a request that has not started."""
@@ -236,7 +241,7 @@ class SlotMachine:
         return scope
 
     def _enqueue(self, request: Request) -> None:
-        scope = self._scope(request.need)
+        scope = self._scopes.get(request.need) or self._scope(request.need)
         if not request.rated:
             scope = (scope[0], ())
         line = self._lines.get((scope, request.resuming))
@@ -284,6 +289,13 @@ class SlotMachine:
             return first
         best = [line.best(first.turn, kept) for line, _request in offers]
         return min(filter(None, best), key=urgency)
+
+    def _next_of_all(self) -> Request | None:
+        """The same where there is no limit but the total, so that none can be passed too often."""
+        resuming = self._lines.get((_UNLIMITED, True))
+        if resuming is not None and resuming.live:
+            return resuming.front(None)
+        return self._lines[_UNLIMITED, False].next(None)
 
     def _kept(self) -> Request | None:
         """The oldest late request, for which slots are kept; unless a limit of it is paused."""

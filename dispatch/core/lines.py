@@ -192,6 +192,8 @@ class Line:
 
     def next(self, kept: Request | None) -> Request | None:
         """The request to go first, if this is the only line with anything to offer."""
+        if len(self._turns) == 1 and not (self.strict or self.late or kept):
+            return self.best(next(iter(self._turns)), None)
         first = self.front(kept)
         return first if first.resuming or first.late else self.best(first.turn, kept)
 

@@ -62,14 +62,27 @@ class Order:
             self._add_barriers(part)
         return part
 
+    def begin(self, position: int, claims: tuple[Claim, ...]) -> tuple[int, bool]:
+        """`add` and `link` in one step: the node, and whether nothing before it is left.
+
+        For a call that names nobody, when every node has its edges and none is doomed or failed.
+        """
+        node = self.graph.add(position, claims)
+        predecessors, positions = self.graph.index.predecessors, self.graph.index.positions
+        left = 0
+        for new in range(len(self._left), node + 1):
+            before = [other for other in predecessors[new] if not self.settled[other]]
+            for other in before:
+                self._after[other].append(new)
+            left = len(before)
+            self._left.append(left)
+            self._after.append([])
+            self.settled.append(not left and positions[new] < 0)
+        return node, not left
+
     def linked(self, node: int) -> bool:
         """Whether the edges into this node have been made."""
         return 0 <= node < len(self._left)
-
-    @property
-    def marked(self) -> bool:
-        """Whether any node is doomed, or behind a failure that matters."""
-        return bool(self.doomed or self.failed)
 
     def waits(self, node: int) -> bool:
         """Whether something before this node is not settled."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -45,7 +44,7 @@ class Measures:
         return self.makespan / self.lower_bound if self.lower_bound > 0 else 1.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)  # no field of its own
 class TurnStats(Measures):
     """The measures of one turn."""
 
@@ -85,29 +84,32 @@ def run_times(results: Sequence[ToolResult]) -> list[float]:
 
 def turn_stats(
     results: Sequence[ToolResult],
+    times: Sequence[float],
     *,
     conflicting: int,
     conflict_serialized: int,
     peak: int,
     lower_bound: float,
 ) -> TurnStats:
-    """The measures of a turn that has ended."""
+    """The measures of a turn that has ended; `times` are its `run_times`."""
     makespan = 0.0
     if results:
-        first = min(result.queued_at for result in results)
-        makespan = max(result.finished_at for result in results) - first
+        first = min([result.queued_at for result in results])
+        makespan = max([result.finished_at for result in results]) - first
     waits: dict[str, float] = {}
+    statuses: dict[Status, int] = {}
     for result in results:
+        statuses[result.status] = statuses.get(result.status, 0) + 1
         for cause, seconds in result.waits.items():
             waits[cause] = waits.get(cause, 0.0) + seconds
     return TurnStats(
         calls=len(results),
         makespan=makespan,
-        run_time=sum(run_times(results)),
+        run_time=sum(times),
         conflicting=conflicting,
         conflict_serialized=conflict_serialized,
         peak=peak,
         waits=dict(sorted(waits.items())),
         lower_bound=lower_bound,
-        statuses=dict(Counter(result.status for result in results)),
+        statuses=statuses,
     )

@@ -21,22 +21,19 @@ a waiting ticket watches one of its blockers; no deadlock stands.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dispatch.claims import Claim, conflict
 from dispatch.core.waits import Claims, Ticket, Waits
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(NamedTuple):
     """A ticket that waited has its claims."""
 
     ticket: int
 
 
-@dataclass(frozen=True, slots=True)
-class Deadlock:
+class Deadlock(NamedTuple):
     """A waiting ticket was taken out because of a deadlock.
 
     `parties` are the other waiting tickets of the cycle: the victim waits for what the first one's

@@ -204,7 +204,7 @@ class TurnMachine(Intake):
 
     def awaits_verdict(self, position: int) -> bool:
         """Whether the call's result stands only once its group is decided."""
-        return self.groups[self.calls[position].group].atomic
+        return self.groups.atomic and self.groups[self.calls[position].group].atomic
 
     def validate(self) -> None:
         """Raise `AssertionError` if the books of this turn do not balance."""
@@ -250,9 +250,10 @@ class TurnMachine(Intake):
     def _enter(self, call: CallRecord) -> None:
         if call.claims:
             call.state = CallState.QUEUED
-            self._do(Do.ENTER, call)
+            self.actions.append((Do.ENTER, call.position))
         else:
-            self._ready(call)
+            call.state = CallState.READY
+            self.actions.append((Do.REQUEST, call.position))
 
     def _run(self) -> None:
         """Let every ending and every freed call have its effects, and the effects theirs."""
@@ -279,13 +280,14 @@ class TurnMachine(Intake):
             call.state = CallState.SETTLED
             self.unsettled -= 1
             undecided = self.state in (TurnState.OPEN, TurnState.CLOSED)
-            self._do(Do.HOLD if undecided and self.keeps(call.position) else Do.SETTLE, call)
+            held = (self.holding or self.groups.atomic) and self.keeps(call.position)
+            self.actions.append((Do.HOLD if undecided and held else Do.SETTLE, call.position))
             for node in self.order.settle(call.node):
                 self._looks.append(self.order.position(node))
 
     def _react(self, call: CallRecord) -> None:
         """What the end of a call means for others."""
-        group = self.groups[call.group]
+        group = self.groups.by_name[call.group]
         if call.counted:
             group.count(call.position, ok=call.status is Status.OK)
             if group.judged():
@@ -298,13 +300,13 @@ class TurnMachine(Intake):
             self._resolve_refs_to(call.position)
         if self.skips:
             self._fail_dependents(call)
-        if call.may_never_settle:
+        if call.alive or call.held_up:
             self._doom(call)
         self._looks.append(call.position)
 
     def _doom(self, call: CallRecord) -> None:
-        """It may never settle: whatever of this turn waits for it, directly or not, ends too."""
-        if self.order.linked(call.node):
+        """If it may never settle, whatever of this turn waits for it, directly or not, ends too."""
+        if call.may_never_settle and self.order.linked(call.node):
             doomed = self.order.doom(call.node, call.position)
             self._skip_planned(doomed, call.position, FailureKind.ABANDONED)
 

@@ -28,7 +28,7 @@ from dispatch.tool import Tool, Toolbox
 CheckModes = Callable[[tuple[Claim, ...]], None]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Admitted:
     """One call, ready to be ordered; with `refusal` set it ends at once and `tool` may be None.
 
@@ -96,7 +96,6 @@ class Admission:
     ) -> None:
         self.toolbox = toolbox
         self.files = files
-        self._tools = dict(toolbox)
         self._check_modes = check_modes
         self._late_claims = late_claims
         self._twins = twins
@@ -125,11 +124,7 @@ class Admission:
     def admit(self, call: ToolCall) -> Admitted:
         """Look up, validate, claim. Raises what `check` does, never for what a model wrote."""
         _check(call)
-        return self.admit_checked(call)
-
-    def admit_checked(self, call: ToolCall) -> Admitted:
-        """The same, for a call that `check` has seen."""
-        tool = self._tools.get(call.name) if isinstance(call.name, str) else None
+        tool = self.toolbox.get(call.name) if isinstance(call.name, str) else None
         if tool is None:
             message = self.toolbox.unknown(str(call.name))
             return Admitted(call, refusal=FailureKind.UNKNOWN_TOOL, message=message)

@@ -56,7 +56,7 @@ class Asking:
         answer = await settings.gates.ask(
             call.admitted,
             self._turn.admission,
-            turn_id=settings.turn_id,
+            turn_id=self._turn.turn_id,
             index=call.position,
             token=token,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dispatch.call import ToolResult
+from dispatch.core.life import CallRecord
 from dispatch.runtime.running import RunningCall
 from dispatch.runtime.running_turn import RunningTurn
 
@@ -16,18 +17,17 @@ def why(turn: RunningTurn, call: RunningCall) -> str:
     return call.reason or record.note or turn.reason
 
 
-def conclude(turn: RunningTurn, position: int) -> ToolResult:
+def conclude(turn: RunningTurn, call: RunningCall, record: CallRecord) -> ToolResult:
     """Make the call's result, or make it again."""
-    call, record = turn.both(position)
-    before = turn.results.get(position)
-    now = turn.now if before is None else before.finished_at
+    before = turn.results.get(call.position)
+    now = turn.inbox.loop.time() if before is None else before.finished_at
     leader = call.answer or (turn.results.get(record.leader) if record.leader >= 0 else None)
     if leader is not None and leader.status is record.status:
         result = call.copied(leader, now)
     else:
         cause = "" if record.cause is None else _name(turn, record.cause)
         result = call.result(record, now, call.holder or cause)
-    turn.results[position] = result
+    turn.results[call.position] = result
     return result
 
 

@@ -127,7 +127,7 @@ class CallContext:
 
         Raises `UsageError` where turns are nested too deep, or the call was given up.
         """
-        return await self.turn(**options).run(calls)
+        return await self.turn(**options).run(list(calls))
 
     def run_sync(self, calls: Iterable[ToolCall], **options: Unpack[TurnOptions]) -> TurnResult:
         """`run` for a `def` tool: waits in its worker thread, while the calls run on the loop.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import uuid
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
 
@@ -50,6 +50,8 @@ from dispatch.tool import Tool, Toolbox
 
 SETTLING = 0.25
 """Seconds beyond two graces in which every turn has its results."""
+
+FEW_TURNS = 16
 
 Tools = Toolbox | Iterable[Tool | Callable[..., Any]]
 
@@ -151,6 +153,8 @@ class Dispatcher:
         self._closing = CancelToken()
         self._lock = threading.Lock()
         self._turns: set[Turn] = set()
+        self._most_turns = FEW_TURNS
+        """With so many open turns it is time to forget those whose loop was closed."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -169,6 +173,8 @@ class Dispatcher:
         `options` are those of `TurnOptions`. Cancelling stops what runs, waits for it at most two
         graces, and raises with the `TurnResult` as the exception's `turn`. See `turn`.
         """
+        calls = list(calls)
+        self._admission.check(calls)
         return await self.turn(**options).run(calls)
 
     def run_sync(self, calls: Iterable[ToolCall], **options: Unpack[TurnOptions]) -> TurnResult:
@@ -183,6 +189,8 @@ class Dispatcher:
         loop = None if scope is None else scope.loop
         if loop is not None:
             return wait_in_thread(self.run(calls, **options), loop)
+        calls = list(calls)
+        self._admission.check(calls)
         turn = self.turn(**options)
         try:
             return run_here(turn.run(calls))
@@ -206,10 +214,23 @@ class Dispatcher:
         return self._turn(options)
 
     def _turn(self, options: TurnOptions, scope: Scope | None = None) -> Turn:
-        schedule, timeout = checked_options(options).get("schedule"), options.get("timeout")
-        token, policies = options.get("token"), self._policies(options)
-        settings = TurnSettings(
-            turn_id=options.get("turn_id") or uuid.uuid4().hex,
+        checked_options(options)
+        settings = self._with(options) if options else self._settings
+        inside, token = current(), options.get("token")
+        shielded = inside is not None and inside.undoes  # what is undone is undone to its end
+        tokens = [one for one in (None if shielded else self._closing, token) if one is not None]
+        turn_id = options.get("turn_id") or os.urandom(16).hex()
+        return Turn(turn_id, settings, tokens, opened=self._add, gone=self._discard, scope=scope)
+
+    @cached_property
+    def _settings(self) -> TurnSettings:
+        """Those of every turn that has no options of its own."""
+        return self._with({})
+
+    def _with(self, options: TurnOptions) -> TurnSettings:
+        schedule, timeout = options.get("schedule"), options.get("timeout")
+        policies = self._policies(options)
+        return TurnSettings(
             schedule=self.schedule if schedule is None else checked_schedule(schedule),
             policies=policies,
             timeout=self._turn_timeout if timeout is None else checked_seconds("timeout", timeout),
@@ -231,10 +252,6 @@ class Dispatcher:
             answers=checked_answers(options.get("resume"), policies),
             make_turn=self._turn,
         )
-        inside = current()
-        shielded = inside is not None and inside.undoes  # what is undone is undone to its end
-        tokens = [one for one in (None if shielded else self._closing, token) if one is not None]
-        return Turn(settings, tokens, opened=self._add, gone=self._discard, scope=scope)
 
     def _policies(self, options: TurnOptions) -> Mapping[str, Policy]:
         policy, policies = options.get("policy"), options.get("policies")
@@ -273,7 +290,8 @@ class Dispatcher:
             return list(self._turns)
 
     def _add(self, turn: Turn) -> None:
-        self._open_turns()
+        if len(self._turns) >= self._most_turns:
+            self._most_turns = 2 * len(self._open_turns()) + FEW_TURNS
         with self._lock:
             self._turns.add(turn)
 

@@ -11,9 +11,10 @@ in the same step as a cancel is given back unused.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import Context
 from dataclasses import replace
+from functools import cached_property
 
 from dispatch.call import FailureKind, Status, ToolResult
 from dispatch.core.books import Duplicates
@@ -49,6 +50,7 @@ class Driver:
 
     def __init__(
         self,
+        turn_id: str,
         settings: TurnSettings,
         token: CancelToken,
         *,
@@ -75,8 +77,9 @@ class Driver:
         teller = None
         if settings.tell:
             inside = None if parent is None else parent.call
-            teller = Teller(settings.turn_id, settings.tell, self._loop.time, inside)
+            teller = Teller(turn_id, settings.tell, self._loop.time, inside)
         self.turn = RunningTurn(
+            turn_id,
             settings,
             place,
             self.machine,
@@ -90,31 +93,19 @@ class Driver:
         self._starting = Starting(self.turn, token, self._holdings, self._hosting)
         self._holdings.start = self._starting.start
         self._ended, self._decided, self._gone = ended, decided, gone
-        self._perform = self._performers()
         self.turn.tell_turn("open")
 
-    def _performers(self) -> dict[Do, Callable[[int], None]]:
-        asking, holdings = Asking(self.turn), self._holdings
-        stopping = Stopping(self.turn, self._hosting)
-        undoing = Undoing(self.turn, holdings)
-        return {
-            Do.RESOLVE: asking.resolve,
-            Do.ASK: asking.ask,
-            Do.ENTER: self._enter,
-            Do.REQUEST: self._request,
-            Do.WITHDRAW: holdings.withdraw,
-            Do.PREFER: holdings.prefer,
-            Do.SIGNAL: stopping.signal,
-            Do.CANCEL: stopping.cancel,
-            Do.FREE: self._free,
-            Do.END: self._end,
-            Do.SETTLE: self._settle,
-            Do.HOLD: self._hold,
-            Do.UNDO: lambda _: undoing.start(),
-            Do.REVISE: self._revise,
-            Do.DECIDE: lambda _: self._decide(),
-            Do.LEAVE: lambda _: self._leave(),
-        }
+    @cached_property
+    def _asking(self) -> Asking:
+        return Asking(self.turn)
+
+    @cached_property
+    def _stopping(self) -> Stopping:
+        return Stopping(self.turn, self._hosting)
+
+    @cached_property
+    def _undoing(self) -> Undoing:
+        return Undoing(self.turn, self._holdings)
 
     @property
     def stranded(self) -> bool:
@@ -136,7 +127,7 @@ class Driver:
         """Enter the next call; `pump` lets it start."""
         turn, settings = self.turn, self.turn.settings
         admitted = grouping.refuse(settings, admitted, undoable=self._undoable)
-        call = RunningCall(admitted, len(turn.calls), turn.now, variables)
+        call = RunningCall(admitted, len(turn.calls), self._loop.time(), variables)
         if settings.answers is not None:
             self._answer(call, settings.answers)
         turn.calls.append(call)
@@ -187,13 +178,13 @@ class Driver:
         self._inbox.pump()
 
     def _step(self) -> bool:
-        actions, todo, perform = self.machine.actions, self._todo, self._perform
+        actions, todo = self.machine.actions, self._todo
         if actions or todo:
             todo.extend(actions)
             actions.clear()
             while todo:  # what one of them raises leaves the others for the next step
                 do, call = todo.popleft()
-                perform[do](call)
+                _PERFORM[do](self, call)
             return True
         if self._holdings.slots_wanted:
             self._holdings.grant()
@@ -205,7 +196,7 @@ class Driver:
         if isinstance(error, KeyboardInterrupt | SystemExit):
             self.turn.interrupted(error)
         else:
-            report("a turn went on after a fault", error, turn=self.turn.settings.turn_id)
+            report("a turn went on after a fault", error, turn=self.turn.turn_id)
 
     # From anywhere
 
@@ -233,7 +224,7 @@ class Driver:
         self._holdings.free(position)
 
     def _end(self, position: int) -> None:
-        call, record = self.turn.both(position)
+        call, record = self.turn.calls[position], self.machine.calls[position]
         if call.timer is not None or call.grace is not None:
             call.stop_timers()
         if record.status is not Status.OK:
@@ -244,18 +235,23 @@ class Driver:
             call.resumed(self.turn.now)
         if call.waiters:
             self._hosting.go_on(call)
-        self._ended(conclude(self.turn, position))
-        if record.may_never_settle:
+        self._ended(conclude(self.turn, call, record))
+        if (record.alive or record.held_up) and record.may_never_settle:
             self._holdings.abandon(call)
         if self.turn.teller is not None:
             self.turn.tell(position, CallState.ENDED, self.turn.results[position].status)
 
     def _revise(self, position: int) -> None:
-        self._ended(conclude(self.turn, position))
+        self._ended(conclude(self.turn, *self.turn.both(position)))
         self.turn.tell(position, "revised", self.turn.results[position].status)
 
     def _settle(self, position: int) -> None:
-        self._holdings.give_claims_back(self.turn.calls[position])
+        call = self.turn.calls[position]
+        if call.ticket is None and not call.owner:
+            if call.scope is not None:
+                call.scope.alive = False
+        else:
+            self._holdings.give_claims_back(call)
         if self.turn.teller is not None:
             self.turn.tell(position, CallState.SETTLED, self.machine.calls[position].status)
 
@@ -275,3 +271,24 @@ class Driver:
         self._holdings.leave()
         self.turn.tell_turn("gone")
         self._gone()
+
+
+_PERFORM: Mapping[Do, Callable[[Driver, int], None]] = {
+    Do.RESOLVE: lambda driver, call: driver._asking.resolve(call),
+    Do.ASK: lambda driver, call: driver._asking.ask(call),
+    Do.ENTER: Driver._enter,
+    Do.REQUEST: Driver._request,
+    Do.WITHDRAW: lambda driver, call: driver._holdings.withdraw(call),
+    Do.PREFER: lambda driver, call: driver._holdings.prefer(call),
+    Do.SIGNAL: lambda driver, call: driver._stopping.signal(call),
+    Do.CANCEL: lambda driver, call: driver._stopping.cancel(call),
+    Do.FREE: Driver._free,
+    Do.END: Driver._end,
+    Do.SETTLE: Driver._settle,
+    Do.HOLD: Driver._hold,
+    Do.UNDO: lambda driver, _: driver._undoing.start(),
+    Do.REVISE: Driver._revise,
+    Do.DECIDE: lambda driver, _: driver._decide(),
+    Do.LEAVE: lambda driver, _: driver._leave(),
+}
+"""What is done about each action of the machine."""

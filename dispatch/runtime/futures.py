@@ -11,22 +11,26 @@ T = TypeVar("T")
 class Signal:
     """Wakes everybody who waits for it, each time it is set; costs nothing while nobody does."""
 
-    __slots__ = ("_future",)
+    __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._future: asyncio.Future[None] | None = None
+        self._waiting: dict[asyncio.Future[None], None] = {}
 
     async def wait(self) -> None:
-        """Wait until it is set the next time."""
-        if self._future is None:
-            self._future = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._future)
+        """Wait until it is set the next time. Cancelling it changes nothing for anybody else."""
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting[waiting] = None
+        try:
+            await waiting
+        finally:
+            self._waiting.pop(waiting, None)
 
     def set(self) -> None:
         """Wake whoever waits now."""
-        if self._future is not None:
-            self._future.set_result(None)
-            self._future = None
+        if self._waiting:
+            for waiting in self._waiting:
+                resolve(waiting, None)
+            self._waiting = {}
 
 
 def resolve(future: asyncio.Future[T], value: T) -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from dispatch.call import FailureKind
 from dispatch.claims import Claim
-from dispatch.core.books import Duplicates
 from dispatch.core.groups import REST
 from dispatch.core.life import GateKind
 from dispatch.core.turn import TurnMachine
@@ -18,8 +17,6 @@ from dispatch.runtime.settings import TurnSettings
 
 def groups_of(settings: TurnSettings, admitted: Admitted) -> list[str]:
     """The tags of the call that have a policy of their own."""
-    if len(settings.policies) == 1:
-        return []
     return sorted(admitted.tags & settings.policies.keys())
 
 
@@ -33,7 +30,7 @@ def refuse(settings: TurnSettings, admitted: Admitted, *, undoable: bool) -> Adm
         return admitted
     if len(settings.policies) == 1 and tool.reversible is not False and not settings.limits.rated:
         return admitted
-    groups = groups_of(settings, admitted)
+    groups = groups_of(settings, admitted) if len(settings.policies) > 1 else []
     if len(groups) > 1:
         shown = " and ".join(map(repr, groups))
         return _rejected(admitted, f"it is in the groups {shown}; a call can be in one group only")
@@ -47,9 +44,9 @@ def refuse(settings: TurnSettings, admitted: Admitted, *, undoable: bool) -> Adm
 
 def submit(machine: TurnMachine, settings: TurnSettings, call: RunningCall) -> int:
     """Enter the call into the machine, and return its position."""
-    admitted = call.admitted
-    groups = groups_of(settings, admitted)
-    group = groups[0] if groups else REST  # one in several is refused, and fails the first
+    admitted, group = call.admitted, REST
+    if len(settings.policies) > 1:
+        group = next(iter(groups_of(settings, admitted)), REST)  # the first, if it is in several
     names = admitted.call.after
     refs: tuple[str, ...] = ()
     if admitted.refs:
@@ -66,7 +63,7 @@ def submit(machine: TurnMachine, settings: TurnSettings, call: RunningCall) -> i
         call_id=admitted.call.id,
         names=names,
         refs=refs,
-        same=admitted.same if settings.duplicates is not Duplicates.RUN else None,
+        same=admitted.same,
         group=group,
         gate=settings.gates.kind if admitted.refusal is None else GateKind.NONE,
     )
@@ -75,7 +72,7 @@ def submit(machine: TurnMachine, settings: TurnSettings, call: RunningCall) -> i
 def _with_cost(settings: TurnSettings, admitted: Admitted) -> Admitted:
     tool = admitted.tool
     assert tool is not None  # noqa: S101 - unknown tools have been refused
-    if not settings.limits.rated:
+    if not settings.limits.rates:
         return admitted
     try:
         cost = tool.cost(admitted.arguments or {})

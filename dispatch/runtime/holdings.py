@@ -84,7 +84,7 @@ class Holdings:
     def name_of(self, call: int) -> str:
         """How people would name the call, or the turn."""
         if call == TURN:
-            return f"the turn {self._turn.settings.turn_id}"
+            return f"the turn {self._turn.turn_id}"
         return f"{self._calls[call].call.name} (call {call})"
 
     def keep(
@@ -275,9 +275,9 @@ class Holdings:
 
     def request(self, position: int) -> None:
         """Ask the limits for slots; `start` is told when they are taken."""
-        call, record = self._turn.both(position)
+        call, record = self._calls[position], self._machine.calls[position]
         if not record.alive:
-            call.locked = self._turn.now
+            call.locked = self._inbox.loop.time()
             if call.ordered is None:
                 call.ordered = call.locked
         call.request = self._limits.request(
@@ -309,7 +309,9 @@ class Holdings:
 
     def rate_since(self, call: RunningCall) -> float | None:
         """Since when the call has stood, or stood, in a rate's queue."""
-        return None if call.request is None else self._limits.rate_since(call.request)
+        if call.request is None or not self._limits.rated:
+            return None
+        return self._limits.rate_since(call.request)
 
     def prefer(self, position: int) -> None:
         """The chain behind a waiting call is known now."""
@@ -325,7 +327,7 @@ class Holdings:
     def grant(self) -> None:
         """Let start whoever may, of any turn."""
         self.slots_wanted = False
-        self._limits.grant(self._turn.now)
+        self._limits.grant(self._inbox.loop.time())
 
     def _grant_at(self, when: float) -> None:
         self._inbox.loop.call_at(when, self._rate_opened, when)

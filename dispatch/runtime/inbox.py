@@ -43,12 +43,13 @@ class Inbox:
         try:
             if threading.get_ident() != self._thread:
                 self.loop.call_soon_threadsafe(self.take, handle, *news)
+            elif self._pumping:
+                self._news.append((handle, news))
             elif self.loop.is_closed():
                 return False
             else:
                 self._news.append((handle, news))
-                if not self._pumping:
-                    self.loop.call_soon(self.pump)
+                self.loop.call_soon(self.pump)
         except RuntimeError:  # the loop was closed in another thread
             return False
         return True

@@ -149,10 +149,10 @@ class Limits:
         with self._lock:
             if self._starters.pop(request, None) is None:
                 return  # released before, as its loop was closed
-            if self._machine.waiting(request):
-                self._machine.withdraw(request)
-            else:
+            if request in self._machine.holders:
                 self._machine.release(request)
+            else:
+                self._machine.withdraw(request)
 
     def swap(self, request: int, need: Need) -> bool:
         """Exchange the slots that a request has for those of `need`, if there is room at once.
@@ -165,19 +165,21 @@ class Limits:
 
     def rate_since(self, request: int) -> float | None:
         """Since when a request has waited for nothing but its rates; None if it has not."""
-        if not self._machine.rated:
-            return None
         with self._lock:
             return self._machine.rate_since(request)
 
     def grant(self, now: float) -> None:
         """Start what may start now, and see to it that somebody comes back when a rate opens."""
         while True:
-            while (taken := self._take(now)) is not None:
-                request, starter, call = taken
+            while True:
+                with self._lock:
+                    request = self._machine.take(now)
+                    if request is None:
+                        break
+                    starter, call = self._starters[request]
                 if not starter.slots_taken(request, call):
                     self.give_back(request)
-            asked = self._ask(now)
+            asked = self._ask(now) if self._machine.buckets else None
             if asked is None or asked.starter.call_limits_at(asked.when):
                 return
             self.give_back(asked.request)
@@ -217,8 +219,8 @@ class Limits:
 
     @property
     def rated(self) -> bool:
-        """Whether there are any rates."""
-        return bool(self._machine.buckets)
+        """Whether there is any rate, or was."""
+        return self._machine.rated
 
     @property
     def named(self) -> dict[str, int]:
@@ -241,15 +243,8 @@ class Limits:
             {name.removeprefix(kind): limit for name, limit in limits if name.startswith(kind)}
         )
 
-    def _take(self, now: float) -> tuple[int, Starter, int] | None:
-        with self._lock:
-            request = self._machine.take(now)
-            return None if request is None else (request, *self._starters[request])
-
     def _ask(self, now: float) -> _Asked | None:
         """Who must come back and when, unless somebody will be back by then."""
-        if not self._machine.buckets:
-            return None
         asked = self._asked
         lost = asked is not None and asked.starter.is_dead(asked.call)
         with self._lock:

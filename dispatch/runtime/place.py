@@ -11,9 +11,9 @@ from dispatch.runtime.resources import ResourceTable
 from dispatch.runtime.settings import TurnSettings
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Place:
-    """`parent` is what the turn is nested in; `owner` what it stands below in `table`."""
+    """`parent` is what the turn is nested in; `owner` what it stands below in `table`. Never changed."""
 
     table: ResourceTable
     owner: int = 0

@@ -16,7 +16,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -126,7 +125,7 @@ def _start(
             )
     except BaseException as error:
         os.close(source)
-        if isinstance(error, OSError | ValueError):
+        if isinstance(error, OSError | ValueError | ImportError):
             raise ToolError(_not_started(argv[0], cwd, error)) from error
         raise
     finally:
@@ -140,6 +139,8 @@ def _input(stdin: bytes | None) -> Iterator[int]:
     if stdin is None:
         yield subprocess.DEVNULL
         return
+    import tempfile  # only here: it brings half a dozen modules along
+
     with tempfile.TemporaryFile() as file:
         file.write(stdin)
         file.seek(0)

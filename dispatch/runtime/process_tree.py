@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import signal
 import threading
 import time
@@ -38,7 +37,7 @@ def has_psutil() -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Seen:
     """A process with its parent's number and its marks, as it was found."""
 
@@ -107,7 +106,7 @@ class ProcessTree:
     def __init__(self) -> None:
         self.survivors: tuple[str, ...] = ()
         self.group_is_killed = False
-        self._mark = f"{MARK}{secrets.token_hex(8)}"
+        self._mark = f"{MARK}{os.urandom(8).hex()}"
         self._seen: dict[psutil.Process, Seen] = {}
 
     def environment(self, given: Mapping[str, str] | None) -> Mapping[str, str] | None:

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from dispatch.claims import READ, RESERVED_MODES, TOOL, Claim, FileKeys, checked, conflict
 from dispatch.core.table import Granted, TableMachine
@@ -49,8 +49,7 @@ class Claimant(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Abandoned:
+class Abandoned(NamedTuple):
     """A call that was given up and keeps its claims until it really ends."""
 
     ticket: int

@@ -56,8 +56,8 @@ class TurnResult(Sequence[ToolResult]):
         self._limits = limits
         self._peak = peak
         self.answers = answers
-        self._conflicting = sum(record.conflicting for record in records)
-        self._serialized = sum(record.serialized for record in records)
+        self._conflicting = [record.conflicting for record in records].count(True)
+        self._serialized = [record.serialized for record in records].count(True)
 
     @cached_property
     def plan(self) -> Plan:
@@ -72,13 +72,8 @@ class TurnResult(Sequence[ToolResult]):
     @cached_property
     def stats(self) -> TurnStats:
         """Overlap, waiting and distance from the lower bound."""
-        return turn_stats(
-            self.results,
-            conflicting=self._conflicting,
-            conflict_serialized=self._serialized,
-            peak=self._peak,
-            lower_bound=self.plan.lower_bound(run_times(self.results), self._limits),
-        )
+        times = run_times(self.results)
+        return self._stats(times, self.plan.lower_bound(times, self._limits))
 
     def quick_stats(self, graph: ConflictGraph) -> TurnStats:
         """`stats`, for one turn after the other: the plan is made only if limits ask for it."""
@@ -86,12 +81,16 @@ class TurnResult(Sequence[ToolResult]):
             return self.stats
         times = run_times(self.results)
         bound = sum(times) if len(times) < 2 else graph.lower_bound(times)
+        return self._stats(times, max(bound, sum(times) / max(1, self._limits["total"])))
+
+    def _stats(self, times: Sequence[float], lower_bound: float) -> TurnStats:
         return turn_stats(
             self.results,
+            times,
             conflicting=self._conflicting,
             conflict_serialized=self._serialized,
             peak=self._peak,
-            lower_bound=max(bound, sum(times) / max(1, self._limits["total"])),
+            lower_bound=lower_bound,
         )
 
     def raise_for_failures(self) -> None:

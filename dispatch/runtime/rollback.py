@@ -28,11 +28,11 @@ from dispatch.runtime.threads import WorkerPool
 _NUMBERS = itertools.count(1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Compensation:
     """What undoes one step of a call; `number` grows in the order in which they were given.
 
-    `claims` and `ticket` are those of the call that gave it.
+    `claims` and `ticket` are those of the call that gave it. Never changed once it is made.
     """
 
     position: int
@@ -50,7 +50,7 @@ class Compensation:
         return getattr(self.function, "__qualname__", type(self.function).__name__)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Undone:
     """What came of a call's compensations: how many ran, and what went wrong."""
 

@@ -120,7 +120,7 @@ class RunningCall:
     def result(self, record: CallRecord, now: float, cause: str) -> ToolResult:
         """The call's one result; `cause` names the call that it was skipped for. Never raises."""
         status = record.status or Status.ERROR
-        outcome = self.outcome
+        outcome, context = self.outcome, self.context
         try:
             failure = None if status is Status.OK else self._failure(record, cause)
             partial = self._partial() if status in SHOWN_PARTIAL else ""
@@ -133,7 +133,7 @@ class RunningCall:
             status=status,
             value=outcome.value if outcome is not None and status in SHOWN_VALUE else None,
             failure=failure,
-            attempts=self._attempts(),
+            attempts=0 if self.started is None else 1 if context is None else context.attempt,
             queued_at=self.submitted,
             started_at=self.started,
             finished_at=now,
@@ -141,11 +141,6 @@ class RunningCall:
             partial=partial,
             exception=outcome.error if outcome is not None else None,
         )
-
-    def _attempts(self) -> int:
-        if self.started is None:
-            return 0
-        return 1 if self.context is None else self.context.attempt
 
     def _failure(self, record: CallRecord, cause: str) -> Failure:
         admitted, outcome = self.admitted, self.outcome

@@ -25,6 +25,7 @@ from dispatch.runtime.settings import TurnSettings
 class RunningTurn:
     """`reason` is why the whole turn was stopped, `fatal` what must end the program."""
 
+    turn_id: str
     settings: TurnSettings
     place: Place
     machine: TurnMachine
@@ -35,6 +36,11 @@ class RunningTurn:
     results: dict[int, ToolResult] = field(default_factory=dict)
     reason: str = ""
     fatal: BaseException | None = None
+    depth: int = field(init=False)
+    """How many turns this one is nested in."""
+
+    def __post_init__(self) -> None:
+        self.depth = self.place.depth
 
     @property
     def now(self) -> float:
@@ -72,9 +78,9 @@ class RunningTurn:
         return Scope(
             self.place.table,
             tool=self.calls[position].call.name,
-            turn_id=self.settings.turn_id,
+            turn_id=self.turn_id,
             position=position,
-            depth=self.place.depth,
+            depth=self.depth,
             above=self.place.parent,
             loop=self.inbox.loop,
             **where,

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from dispatch.runtime.turn import Turn
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TurnSettings:
-    """Times in seconds; None means no limit.
+    """Times in seconds; None means no limit. Turns without options of their own share one.
 
     `policies` are by group name, the turn's own under the empty name. `own_table` says that the
-    table was not chosen by the host, so that a nested turn takes that of its parent.
+    table was not chosen by the host, so that a nested turn takes that of its parent. Never changed
+    once they are made.
     """
 
-    turn_id: str
     schedule: Schedule
     policies: Mapping[str, Policy]
     timeout: float | None

@@ -47,13 +47,14 @@ class Starting:
         call, record = turn.calls[position], turn.machine.calls[position]
         if call.request != request or record.state is not CallState.READY:
             return
-        now, goes_on = turn.now, record.alive
+        now, goes_on = turn.inbox.loop.time(), record.alive
         turn.machine.started(position, heeds_token=call.heeds_token)
         if turn.teller is not None:
             turn.tell(position, CallState.RUNNING)
         turn.settings.totals.runs(1)
         self._running.add(position)
-        self.peak = max(self.peak, len(self._running))
+        if len(self._running) > self.peak:
+            self.peak = len(self._running)
         if goes_on:
             call.resumed(now)
             self._hosting.go_on(call)
@@ -132,7 +133,7 @@ class Starting:
         self._turn.tell(position, "late")
 
     def _take_outcome(self, position: int, outcome: Outcome) -> None:
-        call, record = self._turn.both(position)
+        call, record = self._turn.calls[position], self._turn.machine.calls[position]
         if call.scope is not None:
             call.scope.end()
         if record.state is not CallState.ENDED:

@@ -47,13 +47,15 @@ class Totals:
                 self._sums[name] += getattr(stats, name)
             for cause, seconds in stats.waits.items():
                 self._waits[cause] += seconds
-            self._statuses.update(stats.statuses)
+            for status, count in stats.statuses.items():
+                self._statuses[status] += count
 
     def runs(self, change: int) -> None:
         """One call more (1) or less (-1) runs."""
         with self._lock:
             self._running += change
-            self._peak = max(self._peak, self._running)
+            if self._running > self._peak:
+                self._peak = self._running
 
     def statistics(self) -> DispatcherStats:
         """A snapshot."""

@@ -40,13 +40,14 @@ class Turn:
 
     def __init__(
         self,
+        turn_id: str,
         settings: TurnSettings,
         tokens: Iterable[CancelToken] = (),
         opened: Callable[[Turn], None] = lambda turn: None,
         gone: Callable[[Turn], None] = lambda turn: None,
         scope: Scope | None = None,
     ) -> None:
-        self.id = settings.turn_id
+        self.id = turn_id
         self.token = CancelToken()
         self._settings = settings
         self._tokens = tuple(tokens)
@@ -98,6 +99,7 @@ class Turn:
             if undone_above and self._settings.answers is not None:
                 raise UsageError("no turn can be resumed in a call that may yet be undone")
         self._driver = Driver(
+            self.id,
             self._settings,
             self.token,
             parent=scope,
@@ -187,13 +189,11 @@ class Turn:
         return self._whole()
 
     async def run(self, calls: Iterable[ToolCall]) -> TurnResult:
-        """Submit all of these and finish. See `finish`; raises what `submit` does, at once."""
-        calls = list(calls)
-        self._settings.admission.check(calls)
+        """Submit all of these, each as it is taken from the iterable, and finish. See `finish`."""
         self._at_once = True
         async with self:
             running = self._running
-            admit, submit = running.turn.admission.admit_checked, running.submit
+            admit, submit = running.turn.admission.admit, running.submit
             for count, call in enumerate(calls, start=1):
                 submit(admit(call), copy_context())
                 if count % CHUNK == 0:
