@@ -1,6 +1,8 @@
 # `make demo` and `make test` are the two commands of the README. Each makes the
 # virtual environment it needs, so a machine with Python >= 3.11, make and git is enough.
 # `make test-frameworks` tests each framework's adapter in an environment of its own.
+# `make bench` measures the speed beside others, for about half an hour; BENCH= takes its options.
+# `make bench-check` counts what the hot paths do and fails if it is more than was recorded.
 # `make exhaustive` and `make mutants` prove the core and its tests; see docs/inside.md.
 
 PYTHON ?= python3
@@ -8,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-frameworks exhaustive mutants lint format clean
+.PHONY: demo test test-frameworks bench bench-check exhaustive mutants lint format clean
 
 demo: $(READY)
 	$(BIN)/dispatch demo
@@ -18,6 +20,13 @@ test: $(READY)
 
 test-frameworks: $(READY)
 	$(BIN)/python -m tests.frameworks
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks.environment
+	$(VENV)/bench/bin/python -m benchmarks $(BENCH)
+
+bench-check: $(READY)
+	$(BIN)/python -m benchmarks.check
 
 exhaustive: $(READY)
 	$(BIN)/python -m tests.exhaustive

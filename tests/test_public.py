@@ -18,7 +18,6 @@ ROOT = Path(__file__).parents[1]
 CORE = sorted((ROOT / "dispatch" / "core").glob("*.py"))
 
 NOT_YET = {
-    "AdaptiveLimit",
     *("AnthropicMessages", "OpenAIChat", "OpenAIResponses", "Gemini", "BedrockConverse"),
 }
 """Names of the design that do not work yet, or that live in `dispatch.adapters` alone."""
@@ -29,8 +28,8 @@ def test_the_list_of_public_names_is_sorted_and_exact() -> None:
     assert sorted(set(dispatch.__all__)) == dispatch.__all__
     shown = {
         name
-        for name, value in vars(dispatch).items()
-        if not name.startswith("_") and not isinstance(value, ModuleType)
+        for name in dir(dispatch)
+        if not name.startswith("_") and not isinstance(getattr(dispatch, name), ModuleType)
     }
     assert shown == set(dispatch.__all__)
     assert set() == NOT_YET & set(dir(dispatch))
@@ -98,11 +97,24 @@ def imported_by(statement: str) -> set[str]:
 
 def test_importing_the_package_loads_no_command_line_http_client_or_framework() -> None:
     """`import dispatch` loads nothing that a loop without them would not need."""
-    modules = imported_by("import dispatch")
+    modules = imported_by("from dispatch import *")
     assert "dispatch.runtime.dispatcher" in modules
     assert set() == HEAVY & {module.partition(".")[0] for module in modules}
     ours = {module.split(".")[1] for module in modules if module.startswith("dispatch.")}
     assert set() == OURS_ON_DEMAND & ours
+
+
+def test_what_runs_the_calls_is_loaded_when_it_is_used() -> None:
+    """A module that only declares tools does not load the dispatcher."""
+    declaring = imported_by("from dispatch import tool")
+    assert set() == {name for name in declaring if name.startswith("dispatch.runtime")}
+    assert "dispatch.runtime.dispatcher" in imported_by("import dispatch; dispatch.Dispatcher")
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    """What is loaded on demand is loaded by its exact name only."""
+    with pytest.raises(AttributeError, match="module 'dispatch' has no attribute 'Despatcher'"):
+        dispatch.Despatcher  # type: ignore[attr-defined]  # noqa: B018
 
 
 @pytest.mark.parametrize("name", ["adapters", "toolkit", "testing"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Self
 
@@ -77,7 +77,8 @@ class Books(ABC):
         self._leaders: dict[str, int] = {}
         self._seen: set[str] = set()
         self._ref_waiters: dict[int, list[int]] = {}
-        self._chains: list[int] = []
+        self._chains: list[float] = []
+        self._durations: list[float] | None = None
         self.open_calls = 0
         self.unsettled = 0
         self._undoing = False
@@ -91,12 +92,14 @@ class Books(ABC):
         """The conflict graph of the calls admitted so far."""
         return self.order.graph
 
-    def chain(self, position: int) -> int:
-        """How many calls the longest chain behind this one has; 1 while the turn is open."""
+    def chain(self, position: int) -> float:
+        """How long the longest chain behind this call is; 1 while the turn is open."""
         if not self._chains:
             return 1
         node = self.calls[position].node
-        return self._chains[node] if node < len(self._chains) else 1
+        if node < len(self._chains):
+            return self._chains[node]
+        return self._durations[position] if self._durations else 1  # it came in after the close
 
     def phase(self, call: CallRecord) -> Phase:
         """What a call that has not started waits for."""
@@ -148,6 +151,7 @@ class Books(ABC):
             "seen": sorted(self._seen),
             "ref_waiters": [[p, list(waiting)] for p, waiting in self._ref_waiters.items()],
             "chains": bool(self._chains),
+            "durations": self._durations,
         }
 
     @classmethod
@@ -174,7 +178,9 @@ class Books(ABC):
         machine._leaders = dict(state["leaders"])
         machine._seen = set(state["seen"])
         machine._ref_waiters = {p: list(waiting) for p, waiting in state["ref_waiters"]}
-        machine._chains = machine.graph.remaining_chains() if state["chains"] else []
+        machine._durations = state["durations"]
+        if state["chains"]:
+            machine._chains = machine.graph.remaining_chains(machine._durations)
         return machine
 
     def _admit_again(self, state: Mapping[str, Any]) -> None:
@@ -259,6 +265,15 @@ class Books(ABC):
         self.open_calls -= 1
         self._endings.append(call)
         self.actions.append((Do.END, call.position))
+
+    def _rank(self, durations: Sequence[float] | None) -> None:
+        """The chains behind all calls are known; tell of those whose requests are out already."""
+        self._durations = None if durations is None else list(durations)
+        self._chains = self.graph.remaining_chains(durations)
+        asked = {position for do, position in self.actions if do is Do.REQUEST}
+        for call in self.calls:
+            if call.state is CallState.READY and call.position not in asked:
+                self._do(Do.PREFER, call)
 
     def _do(self, do: Do, call: CallRecord) -> None:
         self.actions.append((do, call.position))

@@ -47,10 +47,13 @@ class ConflictGraph:
 
     def add(self, position: int, claims: tuple[Claim, ...], after: Iterable[int] = ()) -> int:
         """Enter the next call, which waits for the calls at the positions `after` too."""
-        named = tuple(self.nodes[other] for other in after) if after else ()
-        node = self.index.add(position, claims, named)
+        if not after:
+            node = self.nodes[position] = self.index.add(position, claims)
+            self.claims[position] = claims
+            return node
+        named = tuple(self.nodes[other] for other in after)
+        node = self.nodes[position] = self.index.add(position, claims, named)
         self.claims[position] = claims
-        self.nodes[position] = node
         if named:
             self.after[node] = named
         return node
@@ -180,14 +183,21 @@ class ConflictGraph:
             self._sizes.append(1 if is_call else sum(self._sizes[node] for node in before))
         return self._sizes[node]
 
-    def remaining_chains(self) -> list[int]:
-        """Per node: the number of calls on the longest chain that begins there, itself included."""
-        positions = self.index.positions
-        chains = [0] * len(positions)
+    def remaining_chains(self, durations: Sequence[float] | None = None) -> list[float]:
+        """Per node: how long the longest chain is that begins there, itself included.
+
+        In the unit of `durations`, by position; in calls without them.
+        """
+        positions, predecessors = self.index.positions, self.index.predecessors
+        chains = [0.0] * len(positions)
         for node in range(len(positions) - 1, -1, -1):
-            chains[node] += positions[node] >= 0
-            for before in self.index.predecessors[node]:
-                chains[before] = max(chains[before], chains[node])
+            position = positions[node]
+            if position >= 0:
+                chains[node] += 1.0 if durations is None else durations[position]
+            chain = chains[node]
+            for before in predecessors[node]:
+                if chain > chains[before]:
+                    chains[before] = chain
         return chains
 
     def _in_order(self) -> list[tuple[int, int]]:

@@ -8,6 +8,8 @@ the head of the line it joins an identical call, or enters the graph, and its ga
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dispatch.call import FailureKind, Phase, Status
 from dispatch.claims import Claim, combine, write
 from dispatch.core.books import Books, Duplicates, first_failure
@@ -79,8 +81,8 @@ class Intake(Books):
         self._run()
         return call.position
 
-    def close(self) -> None:
-        """No more calls will come."""
+    def close(self, durations: Sequence[float] | None = None) -> None:
+        """No more calls will come; `durations` are estimates by position, if there are any."""
         if self.state is not TurnState.OPEN:
             return
         if self._arrivals.parked:
@@ -94,10 +96,7 @@ class Intake(Books):
         self.flows = True
         self._run()
         if len(self.calls) > 1:
-            self._chains = self.graph.remaining_chains()
-            for call in self.calls:
-                if call.state is CallState.READY and self._chains[call.node] > 1:
-                    self._do(Do.PREFER, call)
+            self._rank(durations)
 
     def _give_up_parked(self) -> None:
         """What is still parked waits for a call that will never come."""
@@ -188,12 +187,11 @@ class Intake(Books):
             call.group = group
         self._arrivals.seat(call.position, call_id)
         call.node, free = self.order.begin(call.position, claims)
-        if not free:
-            call.conflicting = call.serialized = call.waited = True
-            return
-        if claims and self.order.graph.index.predecessors[call.node]:
-            call.conflicting = True
-        self._enter(call)
+        call.conflicting = bool(claims) and bool(self.graph.index.predecessors[call.node])
+        if free:
+            self._enter(call)
+        else:
+            call.serialized = call.waited = True
 
     def _resolve_refs_to(self, position: int) -> None:
         """A call has ended whose value others may take."""

@@ -20,14 +20,12 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dispatch.core.lines import Line, Need, Request, Scope, arrival, urgency
+from dispatch.core.adaptive import AdaptiveLimit, Heights
+from dispatch.core.lines import Line, Lines, Need, Request, heads, precedence, urgency
 from dispatch.core.rates import Bucket, Rate, changed
 
-_REMEMBERED = (
-    1024  # needs may be without number (a tag per task): what is known of them is not kept
-)
-_EMPTY_LINES = 64
-_UNLIMITED: Scope = ((), ())
+TOTAL = ""
+"""The name of the limit of all calls."""
 
 
 class SlotMachine:
@@ -35,25 +33,25 @@ class SlotMachine:
 
     def __init__(
         self,
-        total: int,
-        per_tool: Mapping[str, int] | None = None,
-        per_tag: Mapping[str, int] | None = None,
+        total: int | AdaptiveLimit,
+        per_tool: Mapping[str, int | AdaptiveLimit] | None = None,
+        per_tag: Mapping[str, int | AdaptiveLimit] | None = None,
         rates: Mapping[str, Rate] | None = None,
     ) -> None:
-        self.total = total
+        self.heights = Heights()
+        self.total = 0
         self.limits: dict[str, int] = {}
         self.used: dict[str, int] = {}
         self.buckets: dict[str, Bucket] = {}
         self.holders: dict[int, Request] = {}
         self.queue: dict[int, Request] = {}
         self._excess: dict[str, int] = {}
-        self._lines: dict[tuple[Scope, bool], Line] = {}
-        self._scopes: dict[Need, Scope] = {}
+        self._lines = Lines()
         self._numbers = 0
         self._now = 0.0
         self.rated = False
         """Whether there is or was any rate."""
-        self.change(per_tool=per_tool, per_tag=per_tag, rates=rates)
+        self.change(total=total, per_tool=per_tool, per_tag=per_tag, rates=rates)
 
     @staticmethod
     def need(tool: str, tags: Iterable[str], cost: float = 1.0) -> Need:
@@ -62,13 +60,13 @@ class SlotMachine:
 
     def refused(self, need: Need) -> str | None:
         """The name of a rate whose burst the cost is above, so that the call could never run."""
-        for name in self._scope(need)[1]:
+        for name in self._lines.scope(need)[1]:
             if need.cost > self.buckets[name].rate.capacity:
                 return name
         return None
 
     def request(
-        self, turn: int, need: Need, chain: int, *, resuming: bool = False, rated: bool = True
+        self, turn: int, need: Need, chain: float, *, resuming: bool = False, rated: bool = True
     ) -> int:
         """Ask for slots; returns the request's number. `take` says when it may start.
 
@@ -76,7 +74,8 @@ class SlotMachine:
         tokens, as it should unless it begins another attempt.
         """
         number = self._numbers = self._numbers + 1
-        self._enqueue(Request(number, turn, need, chain, resuming, rated))
+        request = self.queue[number] = Request(number, turn, need, chain, resuming, rated)
+        self._lines.add(request)
         return number
 
     def take(self, now: float) -> int | None:
@@ -85,32 +84,47 @@ class SlotMachine:
             self._now = max(self._now, now)
         if not self.queue or len(self.holders) >= self.total:
             return None
-        request = self._next(now) if self.limits or self.buckets else self._next_of_all()
+        request = self._next(now) if self.limits or self.buckets else self._lines.next_of_all()
         if request is None:
             return None
         line = self._leave(request)
         self.holders[request.number] = request
+        if self.heights.by_name:
+            self.heights.started(request.number)
         if line.slots or line.rates:
             for name in line.rates:
                 self.buckets[name].spend(request.need.cost, now)
             for name in line.slots:
                 self.used[name] += 1
             if line.slots and not line.resuming:
-                self._pass(request)
+                self._lines.pass_before(request)
         return request.number
 
     def release(self, number: int) -> None:
         """Give the slots of a started request back."""
         for name in self.holders.pop(number).slots:
             self.used[name] -= 1
+        if self.heights.by_name:
+            self.heights.ended(number)
         if self._excess:
             self._excess = self._exceeded()
+
+    def learn(self, number: int, *, rejected: bool) -> None:
+        """An attempt of a holder succeeded, or ended with a rate-limit signal (`rejected`)."""
+        holder = self.holders.get(number)
+        if holder is None or not self.heights.by_name:
+            return
+        used = {TOTAL: len(self.holders), **{name: self.used[name] for name in holder.slots}}
+        after = self.heights.learn(number, used, rejected=rejected)
+        self.total = after.pop(TOTAL, self.total)
+        self.limits.update(after)
+        self._excess = self._exceeded()
 
     def withdraw(self, number: int) -> None:
         """Take back a request that has not started."""
         self._leave(self.queue[number])
 
-    def prefer(self, number: int, chain: int) -> None:
+    def prefer(self, number: int, chain: float) -> None:
         """The chain behind a request has become known; without effect once it has started."""
         request = self.queue.get(number)
         if request is not None and request.line is not None and request.chain != chain:
@@ -127,7 +141,7 @@ class SlotMachine:
         changed then.
         """
         holder = self.holders[number]
-        slots = self._scope(need)[0]
+        slots = self._lines.scope(need)[0]
         for name in holder.slots:
             self.used[name] -= 1
         room = len(self.holders) <= self.total and self._have_room(slots)
@@ -140,9 +154,9 @@ class SlotMachine:
     def change(
         self,
         *,
-        total: int | None = None,
-        per_tool: Mapping[str, int | None] | None = None,
-        per_tag: Mapping[str, int | None] | None = None,
+        total: int | AdaptiveLimit | None = None,
+        per_tool: Mapping[str, int | AdaptiveLimit | None] | None = None,
+        per_tag: Mapping[str, int | AdaptiveLimit | None] | None = None,
         rates: Mapping[str, Rate | None] | None = None,
     ) -> None:
         """Change what is named, and only that; None for a name removes its limit or rate.
@@ -150,10 +164,12 @@ class SlotMachine:
         Raised limits let requests start at the next `take`; with lowered ones holders finish; 0
         pauses. A changed rate keeps its tokens, as far as its burst holds them.
         """
-        self.total = self.total if total is None else total
+        if total is not None:
+            self.total = self.heights.set(TOTAL, total) or 0
+        given = {f"tool:{name}": limit for name, limit in (per_tool or {}).items()}
+        given |= {f"tag:{name}": limit for name, limit in (per_tag or {}).items()}
         limits: dict[str, int | None] = dict(self.limits)
-        limits |= {f"tool:{name}": limit for name, limit in (per_tool or {}).items()}
-        limits |= {f"tag:{name}": limit for name, limit in (per_tag or {}).items()}
+        limits |= {name: self.heights.set(name, limit) for name, limit in given.items()}
         self.limits = {name: limit for name, limit in limits.items() if limit is not None}
         self.buckets = changed(self.buckets, rates or {}, self._now)
         self.rated = self.rated or bool(self.buckets)
@@ -165,11 +181,11 @@ class SlotMachine:
         """When, at the earliest, a request that only waits for its rate could start, and which."""
         if not self.buckets or not self.queue or len(self.holders) >= self.total:
             return None
-        kept = self._kept()
+        kept = self._lines.kept()
         offers = [(line, line.front(kept)) for line in self._open_lines(kept)]
         moments = [
             (max(now, self._opens_at(line, request)), request.number)
-            for line, request in _heads(offers)
+            for line, request in heads(offers)
             if line.rates
         ]
         return min(moments, default=None)
@@ -185,7 +201,7 @@ class SlotMachine:
     def validate(self) -> None:
         """Raise `AssertionError` if a limit is exceeded or the books do not balance."""
         held = [name for request in self.holders.values() for name in request.slots]
-        lined = [line for line in self._lines.values() if line.live]
+        lined = [line for line in self._lines.all if line.live]
         checks = {
             "within the limits, but for lowered ones": self._exceeded() == self._excess,
             "use adds up": self.used == {name: held.count(name) for name in self.limits},
@@ -206,6 +222,7 @@ class SlotMachine:
             "limits": dict(self.limits),
             "rates": {name: bucket.dump() for name, bucket in self.buckets.items()},
             "excess": dict(self._excess),
+            "heights": self.heights.dump(),
             "numbers": self._numbers,
             "now": self._now,
             "holders": [request.dump() for request in self.holders.values()],
@@ -219,6 +236,7 @@ class SlotMachine:
         machine.limits = dict(state["limits"])
         machine.buckets = {name: Bucket.load(bucket) for name, bucket in state["rates"].items()}
         machine.rated = bool(machine.buckets)
+        machine.heights = Heights.load(state["heights"])
         machine._excess = dict(state["excess"])
         machine._numbers = state["numbers"]
         machine._now = state["now"]
@@ -228,30 +246,6 @@ class SlotMachine:
         return machine
 
     # Inside
-
-    def _scope(self, need: Need) -> Scope:
-        """The limits and rates there are for a need."""
-        scope = self._scopes.get(need)
-        if scope is None:
-            if len(self._scopes) >= _REMEMBERED:
-                self._scopes.clear()
-            slots = tuple(name for name in need.slots if name in self.limits)
-            rates = tuple(name for name in need.rates if name in self.buckets)
-            scope = self._scopes[need] = (slots, rates)
-        return scope
-
-    def _enqueue(self, request: Request) -> None:
-        scope = self._scopes.get(request.need) or self._scope(request.need)
-        if not request.rated:
-            scope = (scope[0], ())
-        line = self._lines.get((scope, request.resuming))
-        if line is None:
-            if len(self._lines) >= _EMPTY_LINES:
-                self._lines = {key: line for key, line in self._lines.items() if line.live}
-            line = Line(scope, request.resuming, self.limits)
-            self._lines[scope, request.resuming] = line
-        line.add(request)
-        self.queue[request.number] = request
 
     def _leave(self, request: Request) -> Line:
         line = request.line
@@ -266,46 +260,28 @@ class SlotMachine:
         for name in slots:
             self.used[name] += 1
 
-    def _pass(self, request: Request) -> None:
-        """Count for every older request that needs a slot which this one took."""
-        for line in self._lines.values():
-            if line.live and line.shares(request.slots):
-                line.pass_before(request.number)
-
     def _next(self, now: float) -> Request | None:
-        kept = self._kept() if self.limits else None
+        kept = self._lines.kept() if self.limits else None
         lines = self._open_lines(kept)
         if len(lines) == 1 and not self.buckets:
             return lines[0].next(kept)
         offers = [(line, line.front(kept)) for line in lines]
         if self.buckets:
-            offers = [offer for offer in _heads(offers) if self._opens_at(*offer) <= now]
+            offers = [offer for offer in heads(offers) if self._opens_at(*offer) <= now]
         if not offers:
             for line in lines:
                 line.stand(kept, now)
             return None
-        line, first = min(offers, key=_precedence)
+        line, first = min(offers, key=precedence)
         if first.resuming or first.late:
             return first
         best = [line.best(first.turn, kept) for line, _request in offers]
         return min(filter(None, best), key=urgency)
 
-    def _next_of_all(self) -> Request | None:
-        """The same where there is no limit but the total, so that none can be passed too often."""
-        resuming = self._lines.get((_UNLIMITED, True))
-        if resuming is not None and resuming.live:
-            return resuming.front(None)
-        return self._lines[_UNLIMITED, False].next(None)
-
-    def _kept(self) -> Request | None:
-        """The oldest late request, for which slots are kept; unless a limit of it is paused."""
-        late = [line.late[0] for line in self._lines.values() if line.late and not line.paused]
-        return min(late, key=arrival, default=None)
-
     def _open_lines(self, kept: Request | None) -> list[Line]:
         """The lines with room in their limits; what is kept for one is room for no other."""
         lines = []
-        for line in self._lines.values():
+        for line in self._lines.all:
             if line.live and (not line.slots or self._have_room(line.slots)):
                 lines.append(line)  # noqa: PERF401 - a comprehension costs a call here
         if kept is None:
@@ -328,33 +304,15 @@ class SlotMachine:
 
     def _exceeded(self) -> dict[str, int]:
         """What is used beyond a limit."""
-        used, limits = self.used | {"": len(self.holders)}, self.limits | {"": self.total}
+        used, limits = self.used | {TOTAL: len(self.holders)}, self.limits | {TOTAL: self.total}
         return {name: count for name, count in used.items() if count > limits[name]}
 
     def _rebuild(self) -> None:
         """Work out again what everything counts against."""
         waiting = list(self.queue.values())
-        self._lines.clear()
-        self._scopes.clear()
+        self._lines.clear(self.heights.floors(self.limits), self.buckets)
         self.used = dict.fromkeys(self.limits, 0)
         for request in self.holders.values():
-            self._hold(request, self._scope(request.need)[0])
+            self._hold(request, self._lines.scope(request.need)[0])
         for request in waiting:
-            self._enqueue(request)
-
-
-def _heads(offers: list[tuple[Line, Request]]) -> list[tuple[Line, Request]]:
-    """The requests that stand first in the queues of all their rates; so do those without."""
-    first: dict[str, int] = {}
-    for line, request in offers:
-        for name in line.rates:
-            first[name] = min(request.number, first.get(name, request.number))
-    return [
-        (line, request)
-        for line, request in offers
-        if all(first[name] == request.number for name in line.rates)
-    ]
-
-
-def _precedence(offer: tuple[Line, Request]) -> tuple[int, int]:
-    return offer[1].rank, offer[1].number
+            self._lines.add(request)

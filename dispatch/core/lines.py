@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, NamedTuple
 
 OVERTAKES = 8
@@ -19,6 +19,11 @@ OVERTAKES = 8
 
 Scope = tuple[tuple[str, ...], tuple[str, ...]]
 """Names of limits and of rates."""
+_UNLIMITED: Scope = ((), ())
+
+REMEMBERED = 1024
+"""Needs may be without number (a tag per task): what is known of them is not kept."""
+EMPTY_LINES = 64
 
 
 class Need(NamedTuple):
@@ -57,7 +62,7 @@ class Request:
     )
 
     def __init__(
-        self, number: int, turn: int, need: Need, chain: int, resuming: bool, rated: bool
+        self, number: int, turn: int, need: Need, chain: float, resuming: bool, rated: bool
     ) -> None:
         self.number = number
         self.turn = turn
@@ -96,7 +101,7 @@ def arrival(request: Request) -> int:
     return request.number
 
 
-def urgency(request: Request) -> tuple[int, int]:
+def urgency(request: Request) -> tuple[float, int]:
     """Sorts the requests of one turn: the longest chain first, then by arrival."""
     return -request.chain, request.number
 
@@ -107,7 +112,7 @@ class _Turn:
     __slots__ = ("heap", "live")
 
     def __init__(self) -> None:
-        self.heap: list[tuple[int, int, Request]] = []
+        self.heap: list[tuple[float, int, Request]] = []
         self.live = 0
 
 
@@ -176,7 +181,7 @@ class Line:
             if not turn.live:
                 del self._turns[request.turn]
 
-    def prefer(self, request: Request, chain: int) -> None:
+    def prefer(self, request: Request, chain: float) -> None:
         """Change the chain behind a request."""
         request.chain = chain
         if not self.strict:
@@ -243,3 +248,84 @@ class Line:
         if not order or (self.late and self.late[0].number < order[0].number):
             return self.late[0]
         return order[0]
+
+
+def heads(offers: list[tuple[Line, Request]]) -> list[tuple[Line, Request]]:
+    """The requests that stand first in the queues of all their rates; so do those without."""
+    first: dict[str, int] = {}
+    for line, request in offers:
+        for name in line.rates:
+            first[name] = min(request.number, first.get(name, request.number))
+    return [
+        (line, request)
+        for line, request in offers
+        if all(first[name] == request.number for name in line.rates)
+    ]
+
+
+def precedence(offer: tuple[Line, Request]) -> tuple[int, int]:
+    """Sorts what the lines offer: who resumes, who is late, then by arrival."""
+    return offer[1].rank, offer[1].number
+
+
+class Lines:
+    """All lines, by what their requests count against and whether they resume."""
+
+    def __init__(self) -> None:
+        self._limits: Mapping[str, int] = {}
+        self._rates: Container[str] = ()
+        self._lines: dict[tuple[Scope, bool], Line] = {}
+        self._scopes: dict[Need, Scope] = {}
+
+    def clear(self, limits: Mapping[str, int], rates: Container[str]) -> None:
+        """These are the limits, at their lowest, and the rates from now on; no request waits."""
+        self._limits, self._rates = limits, rates
+        self._lines.clear()
+        self._scopes.clear()
+
+    @property
+    def all(self) -> Iterable[Line]:
+        """Every line, also those in which nobody waits."""
+        return self._lines.values()
+
+    def scope(self, need: Need) -> Scope:
+        """The limits and rates there are for a need."""
+        scope = self._scopes.get(need)
+        if scope is None:
+            if len(self._scopes) >= REMEMBERED:
+                self._scopes.clear()
+            slots = tuple(name for name in need.slots if name in self._limits)
+            rates = tuple(name for name in need.rates if name in self._rates)
+            scope = self._scopes[need] = (slots, rates)
+        return scope
+
+    def add(self, request: Request) -> None:
+        """Put a request at the end of its line."""
+        scope = self._scopes.get(request.need) or self.scope(request.need)
+        if not request.rated:
+            scope = (scope[0], ())
+        line = self._lines.get((scope, request.resuming))
+        if line is None:
+            if len(self._lines) >= EMPTY_LINES:
+                self._lines = {key: line for key, line in self._lines.items() if line.live}
+            line = Line(scope, request.resuming, self._limits)
+            self._lines[scope, request.resuming] = line
+        line.add(request)
+
+    def pass_before(self, request: Request) -> None:
+        """Count for every older request that needs a slot which this one took."""
+        for line in self._lines.values():
+            if line.live and line.shares(request.slots):
+                line.pass_before(request.number)
+
+    def kept(self) -> Request | None:
+        """The oldest late request, for which slots are kept; unless a limit of it is paused."""
+        late = [line.late[0] for line in self._lines.values() if line.late and not line.paused]
+        return min(late, key=arrival, default=None)
+
+    def next_of_all(self) -> Request | None:
+        """The request to go first where there is no limit but the total, so that none is late."""
+        resuming = self._lines.get((_UNLIMITED, True))
+        if resuming is not None and resuming.live:
+            return resuming.front(None)
+        return self._lines[_UNLIMITED, False].next(None)

@@ -6,9 +6,8 @@ the claims of other turns are the table's (`core.table`), slots the limits' (`co
 
 A call is PLANNED until nothing it must wait for is left, then QUEUED for its claims, READY for
 its slots, RUNNING, SUSPENDED while it waits for something else, STOPPING once it was asked to end,
-ENDED when it has its result, and SETTLED when its tool and all that is nested in it have really
-stopped and all its predecessors are settled. Only SETTLED frees successors: a call that ends
-without having run passes its place on when its turn would have come.
+ENDED when it has its result, and SETTLED when its tool and all that is nested in it have stopped
+and its predecessors are settled. Only SETTLED frees successors, also if the call never ran.
 """
 
 from __future__ import annotations

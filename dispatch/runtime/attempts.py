@@ -39,6 +39,7 @@ class Attempts:
         pool: WorkerPool,
         ended: Callable[[], None],
         late: Callable[[], None],
+        learn: Callable[[BaseException | None], None],
     ) -> None:
         self._call = call
         self._tool = tool
@@ -46,6 +47,7 @@ class Attempts:
         self._pool = pool
         self._ended = ended
         self._late = late
+        self._learn = learn
         self._running: asyncio.Task[Any] | None = None
         self._prepared = False
 
@@ -74,7 +76,13 @@ class Attempts:
             )
         self._running = asyncio.current_task()
         try:
-            return await self._attempt()
+            value = await self._attempt()
+        except BaseException as error:
+            self._learn(error)
+            raise
+        else:
+            self._learn(None)
+            return value
         finally:
             self._running = None
 

@@ -14,6 +14,7 @@ from dispatch.call import ToolCall
 from dispatch.claims import FileKeys
 from dispatch.concurrency import ToolConcurrency
 from dispatch.core.books import Duplicates
+from dispatch.core.durations import Durations
 from dispatch.core.life import GateKind
 from dispatch.core.plan import Plan
 from dispatch.core.policy import BestEffort, Policy
@@ -85,6 +86,8 @@ class Dispatcher:
         descriptors: `ToolConcurrency` by tool name, in place of what the tools declare.
         refs: Whether `{"$ref": id, "path": …}` in arguments stands for another call's value.
         max_depth: How deep turns may be nested in tools.
+        learn_durations: Whether the chain of calls that goes first when slots are scarce is the
+            longest in seconds, as tools have taken so far, or (False) in calls.
 
     Usable from several threads and loops at once. `run` works without `async with`, which closes
     the dispatcher at its end. Raises `DeclarationError` or `ValueError` for what cannot be right.
@@ -114,6 +117,7 @@ class Dispatcher:
         descriptors: Mapping[str, ToolConcurrency] | None = None,
         refs: bool = False,
         max_depth: int = MAX_DEPTH,
+        learn_durations: bool = True,
     ) -> None:
         if limits is not None and not isinstance(limits, Limits):
             raise TypeError(f"limits must be a Limits object, not {limits!r}")
@@ -140,6 +144,7 @@ class Dispatcher:
         self._gates = Gates(tuple(gates))
         self._middleware = build(middleware, innermost)
         self._totals = Totals()
+        self._durations = Durations() if learn_durations else None
         self._admission = Admission(
             self.toolbox,
             FileKeys(root),
@@ -249,6 +254,7 @@ class Dispatcher:
             pool=self._pool,
             tell=self._tell,
             totals=self._totals,
+            durations=self._durations,
             answers=checked_answers(options.get("resume"), policies),
             make_turn=self._turn,
         )

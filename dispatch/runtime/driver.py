@@ -36,6 +36,7 @@ from dispatch.runtime.resuming import Answers
 from dispatch.runtime.running import RunningCall
 from dispatch.runtime.running_turn import RunningTurn
 from dispatch.runtime.settings import TurnSettings
+from dispatch.runtime.slots import Slots
 from dispatch.runtime.starting import Starting
 from dispatch.runtime.stopping import Stopping
 from dispatch.runtime.undoing import Undoing
@@ -88,10 +89,11 @@ class Driver:
             teller,
         )
         self._todo: deque[Action] = deque()
-        self._holdings = Holdings(self.turn)
-        self._hosting = Hosting(self.turn, self._holdings)
-        self._starting = Starting(self.turn, token, self._holdings, self._hosting)
-        self._holdings.start = self._starting.start
+        self._slots = Slots(self.turn)
+        self._holdings = Holdings(self.turn, self._slots)
+        self._hosting = Hosting(self.turn, self._holdings, self._slots)
+        self._starting = Starting(self.turn, token, self._slots, self._holdings, self._hosting)
+        self._slots.start = self._starting.start
         self._ended, self._decided, self._gone = ended, decided, gone
         self.turn.tell_turn("open")
 
@@ -156,12 +158,19 @@ class Driver:
 
     def close(self) -> None:
         """No more calls will come."""
-        self.machine.close()
+        self._close()
         self.pump()
 
     def close_soon(self) -> None:
         """No more calls will come; from any thread."""
-        self._inbox.hand(self.machine.close)
+        self._inbox.hand(self._close)
+
+    def _close(self) -> None:
+        durations, calls = self.turn.settings.durations, self.turn.calls
+        if durations is None or len(calls) < 2:
+            self.machine.close()
+        else:
+            self.machine.close(durations.of([call.call.name for call in calls]))
 
     def stop(self, status: Status, reason: str) -> None:
         """Stop every call that has no result; later ones end at once. The first reason stays."""
@@ -186,8 +195,8 @@ class Driver:
                 do, call = todo.popleft()
                 _PERFORM[do](self, call)
             return True
-        if self._holdings.slots_wanted:
-            self._holdings.grant()
+        if self._slots.wanted:
+            self._slots.grant()
             return True
         return False
 
@@ -214,14 +223,14 @@ class Driver:
     def _request(self, position: int) -> None:
         if self.turn.teller is not None:
             self.turn.tell(position, CallState.READY)
-        self._holdings.request(position)
+        self._slots.request(position)
 
     def _free(self, position: int) -> None:
         self._starting.stopped(position)
         if self.machine.calls[position].status is None:
             self.turn.calls[position].suspended_at = self.turn.now
             self.turn.tell(position, CallState.SUSPENDED)
-        self._holdings.free(position)
+        self._slots.free(position)
 
     def _end(self, position: int) -> None:
         call, record = self.turn.calls[position], self.machine.calls[position]
@@ -235,11 +244,18 @@ class Driver:
             call.resumed(self.turn.now)
         if call.waiters:
             self._hosting.go_on(call)
-        self._ended(conclude(self.turn, call, record))
+        result = conclude(self.turn, call, record)
+        if result.status is Status.OK and call.started is not None:
+            self._learn(call, result.finished_at - call.started)
+        self._ended(result)
         if (record.alive or record.held_up) and record.may_never_settle:
             self._holdings.abandon(call)
         if self.turn.teller is not None:
             self.turn.tell(position, CallState.ENDED, self.turn.results[position].status)
+
+    def _learn(self, call: RunningCall, seconds: float) -> None:
+        if self.turn.settings.durations is not None:
+            self.turn.settings.durations.learn(call.call.name, seconds)
 
     def _revise(self, position: int) -> None:
         self._ended(conclude(self.turn, *self.turn.both(position)))
@@ -279,7 +295,7 @@ _PERFORM: Mapping[Do, Callable[[Driver, int], None]] = {
     Do.ENTER: Driver._enter,
     Do.REQUEST: Driver._request,
     Do.WITHDRAW: lambda driver, call: driver._holdings.withdraw(call),
-    Do.PREFER: lambda driver, call: driver._holdings.prefer(call),
+    Do.PREFER: lambda driver, call: driver._slots.prefer(call),
     Do.SIGNAL: lambda driver, call: driver._stopping.signal(call),
     Do.CANCEL: lambda driver, call: driver._stopping.cancel(call),
     Do.FREE: Driver._free,

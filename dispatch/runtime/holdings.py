@@ -1,54 +1,46 @@
-"""What a turn and its calls hold: claims in the table, slots in the limits.
+"""What a turn and its calls hold in the table: their claims.
 
 Owns asking, getting and giving back, and what happens to a call that waits for one that was given
-up. Told by the table and the limits from any thread; passes the news on through the inbox. Claims
-that may yet be undone pass from a call to its turn, and, when the turn is decided, to the turn
-above if that may yet be undone.
+up. Told by the table from any thread; passes the news on through the inbox. Claims that may yet be
+undone pass from a call to its turn, and, when the turn is decided, to the turn above if that may
+yet be undone.
 
-Invariants: a ticket and a slot are given back exactly once, whoever comes first: the loop, or the
-worker thread of a call that nobody waits for any more.
+Invariant: a ticket is given back exactly once, whoever comes first: the loop, or the worker thread
+of a call that nobody waits for any more.
 """
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 
 from dispatch.core.life import TURN, CallState, TicketState
-from dispatch.core.lines import Need
 from dispatch.runtime.place import stranded
 from dispatch.runtime.resources import ResourceTable
 from dispatch.runtime.rollback import Compensation
 from dispatch.runtime.running import RunningCall
 from dispatch.runtime.running_turn import RunningTurn
-
-_NUMBERS = itertools.count(1)
+from dispatch.runtime.slots import Slots
 
 
 class Holdings:
-    """The claims and slots of one turn. `start` is told when a call has its slots."""
+    """The claims of one turn."""
 
-    def __init__(self, turn: RunningTurn) -> None:
-        self.number = next(_NUMBERS)
-        self.slots_wanted = False
+    def __init__(self, turn: RunningTurn, slots: Slots) -> None:
         self.compensations: list[Compensation] = []
-        self.start: Callable[[int, int], None]
         self._turn = turn
         self._machine = turn.machine
         self._calls = turn.calls
         self._inbox = turn.inbox
         self._table = turn.place.table
-        self._limits = turn.settings.limits
-        self._needs: dict[str, Need] = {}
+        self._slots = slots
         self._held: list[int] = []
         self._ticket: int | None = None
         self._undecided = True
         self._held_up_until: dict[int, float] = {}
         self._giving_back = threading.Lock()
         self._table.clear_dead()
-        self._limits.clear_dead()
         self.owner = self._table.open(turn.place.owner)
 
     # Told from anywhere
@@ -65,21 +57,9 @@ class Holdings:
         """Told by the table."""
         return self._inbox.post(self._held_up, call)
 
-    def slots_taken(self, request: int, call: int) -> bool:
-        """Told by the limits."""
-        return self._inbox.post(self.start, request, call)
-
-    def call_limits_at(self, when: float) -> bool:
-        """Told by the limits: a rate opens then."""
-        return self._inbox.post(self._grant_at, when)
-
-    def limits_changed(self) -> bool:
-        """Told by the limits."""
-        return self._inbox.post(setattr, self, "slots_wanted", True)
-
     def is_dead(self, call: int) -> bool:
         """Whether the call's loop is closed and no thread of its own is left that may end."""
-        return self._inbox.loop.is_closed() and (call == TURN or not self._calls[call].in_thread)
+        return self._turn.is_dead(call)
 
     def name_of(self, call: int) -> str:
         """How people would name the call, or the turn."""
@@ -149,11 +129,11 @@ class Holdings:
     def withdraw(self, position: int) -> None:
         """Take back what was asked for; of a call that never ran, the claims too if it has them."""
         call, record = self._turn.both(position)
-        call.withdrawn(record, self.rate_since(call))
+        call.withdrawn(record, self._slots.rate_since(call))
         ticket = None if record.alive else self._taken(call)  # what never ran holds nothing
         if ticket is not None:
             self._table.leave(ticket)
-        self.free(position)
+        self._slots.free(position)
 
     def _taken(self, call: RunningCall) -> int | None:
         """The call's ticket, for whoever comes first."""
@@ -271,76 +251,6 @@ class Holdings:
             call.holder = holder
         self._machine.skip(position, cause)
 
-    # Slots
-
-    def request(self, position: int) -> None:
-        """Ask the limits for slots; `start` is told when they are taken."""
-        call, record = self._calls[position], self._machine.calls[position]
-        if not record.alive:
-            call.locked = self._inbox.loop.time()
-            if call.ordered is None:
-                call.ordered = call.locked
-        call.request = self._limits.request(
-            self,
-            position,
-            self._need(call),
-            self._machine.chain(position),
-            resuming=record.alive,
-            rated=not record.alive or call.takes_rates,
-        )
-        self.slots_wanted = True
-
-    def swap(self, call: RunningCall) -> bool:
-        """Exchange the slots that a running call has for those it needs now, if there is room."""
-        request = call.request
-        return request is not None and self._limits.swap(request, self._need(call))
-
-    def _need(self, call: RunningCall) -> Need:
-        """What it counts against: its tool, its tags, and the state it has entered."""
-        admitted, name = call.admitted, call.call.name
-        plain = not call.call.tags and call.state is None and admitted.cost == 1.0
-        need = self._needs.get(name) if plain else None
-        if need is None:
-            tags = admitted.tags if call.state is None else {*admitted.tags, call.state}
-            need = self._limits.need(name, tags, admitted.cost)
-            if plain:
-                self._needs[name] = need
-        return need
-
-    def rate_since(self, call: RunningCall) -> float | None:
-        """Since when the call has stood, or stood, in a rate's queue."""
-        if call.request is None or not self._limits.rated:
-            return None
-        return self._limits.rate_since(call.request)
-
-    def prefer(self, position: int) -> None:
-        """The chain behind a waiting call is known now."""
-        request = self._calls[position].request
-        if request is not None:
-            self._limits.prefer(request, self._machine.chain(position))
-
-    def free(self, position: int) -> None:
-        """Give the slots back, or the request for them."""
-        self._give_slots_back(self._calls[position])
-        self.slots_wanted = True
-
-    def grant(self) -> None:
-        """Let start whoever may, of any turn."""
-        self.slots_wanted = False
-        self._limits.grant(self._inbox.loop.time())
-
-    def _grant_at(self, when: float) -> None:
-        self._inbox.loop.call_at(when, self._rate_opened, when)
-
-    def _rate_opened(self, when: float) -> None:
-        self._limits.grant(max(when, self._turn.now))
-
-    def _give_slots_back(self, call: RunningCall) -> None:
-        with self._giving_back:
-            request, call.request = call.request, None
-        if request is not None:
-            self._limits.give_back(request)
-
     def thread_ended(self, call: RunningCall) -> None:
         """Give back what the loop may never give back for it, as it may be gone.
 
@@ -356,7 +266,7 @@ class Holdings:
         if closed or (over and not self._machine.keeps(call.position)):
             self.give_claims_back(call)
         if closed:
-            self._give_slots_back(call)
-            self._limits.grant(self._turn.now)
+            self._slots.give_back(call)
+            self._slots.grant()
             if not any(other.in_thread for other in self._calls):
                 stranded(self._machine, self._turn.place.parent)

@@ -18,6 +18,7 @@ from dispatch.runtime.options import TurnOptions
 from dispatch.runtime.rollback import Compensation
 from dispatch.runtime.running import RunningCall
 from dispatch.runtime.running_turn import RunningTurn
+from dispatch.runtime.slots import Slots
 
 if TYPE_CHECKING:
     from dispatch.runtime.turn import Turn
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
 class Hosting:
     """See the module."""
 
-    def __init__(self, turn: RunningTurn, holdings: Holdings) -> None:
+    def __init__(self, turn: RunningTurn, holdings: Holdings, slots: Slots) -> None:
         self._turn = turn
         self._holdings = holdings
+        self._slots = slots
         self._machine = turn.machine
         self._inbox = turn.inbox
 
@@ -113,8 +115,8 @@ class Hosting:
     def _set_state(self, position: int, state: str | None, tell: Callable[[], object]) -> None:
         call, record = self._turn.both(position)
         call.state = state
-        if record.state is CallState.RUNNING and self._holdings.swap(call):
-            self._holdings.slots_wanted = True
+        if record.state is CallState.RUNNING and self._slots.swap(call):
+            self._slots.wanted = True
         elif record.alive and record.state in (CallState.RUNNING, CallState.READY):
             self._machine.suspended(position)
             self._machine.woken(position)

@@ -11,10 +11,12 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeVar
 
-from dispatch.core.limits import SlotMachine
+from dispatch.core.adaptive import AdaptiveLimit
+from dispatch.core.limits import TOTAL, SlotMachine
 from dispatch.core.lines import Need
 from dispatch.core.rates import Rate
 from dispatch.errors import DeclarationError
+from dispatch.runtime.signals import is_rate_limit
 
 T = TypeVar("T")
 
@@ -63,20 +65,21 @@ class Limits:
     Args:
         total: The most calls at once, whatever they are. It bounds every other limit.
         per_tool: Limits by tool name. A tool that is not named has only the total.
-        per_tag: Limits by tag; a call counts against the limit of every tag it has.
+        per_tag: Limits by tag; a call counts against the limit of every tag it has. Each of these
+            may be an `AdaptiveLimit`, which finds its own height.
         rates: `Rate`s by the name of a tool or a tag. A call takes its cost from the rate of its
             tool and from that of every tag it has, at the start of each attempt.
 
     One object may be given to several dispatchers, which then share it, and may be changed at any
     time from any thread. A limit of 0 pauses what it counts. Raises `DeclarationError` for a limit
-    that is not a whole number of at least 0, and for a rate that is no `Rate`.
+    that is no `AdaptiveLimit` nor a whole number of at least 0, and for a rate that is no `Rate`.
     """
 
     def __init__(
         self,
-        total: int = DEFAULT_TOTAL,
-        per_tool: Mapping[str, int] | None = None,
-        per_tag: Mapping[str, int] | None = None,
+        total: int | AdaptiveLimit = DEFAULT_TOTAL,
+        per_tool: Mapping[str, int | AdaptiveLimit] | None = None,
+        per_tag: Mapping[str, int | AdaptiveLimit] | None = None,
         rates: Mapping[str, Rate] | None = None,
     ) -> None:
         _check(total, per_tool, per_tag, rates)
@@ -88,9 +91,9 @@ class Limits:
     def change(
         self,
         *,
-        total: int | None = None,
-        per_tool: Mapping[str, int | None] | None = None,
-        per_tag: Mapping[str, int | None] | None = None,
+        total: int | AdaptiveLimit | None = None,
+        per_tool: Mapping[str, int | AdaptiveLimit | None] | None = None,
+        per_tag: Mapping[str, int | AdaptiveLimit | None] | None = None,
         rates: Mapping[str, Rate | None] | None = None,
     ) -> None:
         """Change the limits and rates that are named, and no others; from any thread.
@@ -100,8 +103,8 @@ class Limits:
         that is changed keeps the tokens it has, as far as the new burst holds them. Raises
         `DeclarationError` as the constructor does, and changes nothing then.
         """
-        named = (_given(per_tool), _given(per_tag), _given(rates))
-        _check(self.total if total is None else total, *named)
+        now = self.total if total is None else total
+        _check(now, _given(per_tool), _given(per_tag), _given(rates))
         with self._lock:
             self._machine.change(total=total, per_tool=per_tool, per_tag=per_tag, rates=rates)
             waiting = [self._starters[request][0] for request in self._machine.queue]
@@ -122,7 +125,7 @@ class Limits:
         starter: Starter,
         call: int,
         need: Need,
-        chain: int,
+        chain: float,
         *,
         resuming: bool = False,
         rated: bool = True,
@@ -139,7 +142,7 @@ class Limits:
             self._starters[request] = (starter, call)
             return request
 
-    def prefer(self, request: int, chain: int) -> None:
+    def prefer(self, request: int, chain: float) -> None:
         """The chain of conflicts behind a waiting request has become known."""
         with self._lock:
             self._machine.prefer(request, chain)
@@ -162,6 +165,19 @@ class Limits:
         with self._lock:
             held = request in self._starters and not self._machine.waiting(request)
             return held and self._machine.swap(request, need)
+
+    def learn(self, request: int, error: BaseException | None) -> bool:
+        """An attempt that holds slots has ended so: adaptive limits of it rise or fall.
+
+        Returns whether there are any; call `grant` afterwards then.
+        """
+        if not self._machine.heights.by_name:
+            return False
+        rejected = error is not None and is_rate_limit(error)
+        if error is None or rejected:
+            with self._lock:
+                self._machine.learn(request, rejected=rejected)
+        return True
 
     def rate_since(self, request: int) -> float | None:
         """Since when a request has waited for nothing but its rates; None if it has not."""
@@ -194,11 +210,11 @@ class Limits:
 
     @property
     def total(self) -> int:
-        """The most calls at once; setting it is `change(total=...)`."""
+        """The most calls at once now; setting it is `change(total=...)`."""
         return self._machine.total
 
     @total.setter
-    def total(self, total: int) -> None:
+    def total(self, total: int | AdaptiveLimit) -> None:
         self.change(total=total)
 
     @property
@@ -224,8 +240,11 @@ class Limits:
 
     @property
     def named(self) -> dict[str, int]:
-        """Every limit by name: `total`, `tool:NAME`, `tag:NAME`."""
-        return {"total": self.total, **self._machine.limits}
+        """Every limit by name: `total`, `tool:NAME`, `tag:NAME`; an adaptive one at its highest."""
+        limits = {TOTAL: self.total, **self._machine.limits}
+        if self._machine.heights.by_name:
+            limits.update(self._machine.heights.ceilings(limits))
+        return {"total": limits.pop(TOTAL), **limits}
 
     @property
     def running(self) -> int:
@@ -271,9 +290,9 @@ def _given(changes: Mapping[str, T | None] | None) -> dict[str, T]:
 
 
 def _check(
-    total: int,
-    per_tool: Mapping[str, int] | None,
-    per_tag: Mapping[str, int] | None,
+    total: int | AdaptiveLimit,
+    per_tool: Mapping[str, int | AdaptiveLimit] | None,
+    per_tag: Mapping[str, int | AdaptiveLimit] | None,
     rates: Mapping[str, Rate] | None,
 ) -> None:
     _check_limit("total", total)
@@ -285,7 +304,9 @@ def _check(
             raise DeclarationError(f"rate of {name!r}: must be a Rate, not {rate!r}")
 
 
-def _check_limit(what: str, limit: int) -> None:
+def _check_limit(what: str, limit: int | AdaptiveLimit) -> None:
+    if isinstance(limit, AdaptiveLimit):
+        return
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
         raise DeclarationError(
             f"limit of {what}: must be a whole number, 0 (paused) or more, not {limit!r}"

@@ -13,7 +13,7 @@ from dispatch.runtime.settings import TurnSettings
 
 @dataclass(slots=True, eq=False, repr=False)
 class Place:
-    """`parent` is what the turn is nested in; `owner` what it stands below in `table`. Never changed."""
+    """`parent` is what it is nested in; `owner` what it stands below in `table`. Never changed."""
 
     table: ResourceTable
     owner: int = 0

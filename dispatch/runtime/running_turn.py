@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dispatch.call import Status, ToolResult
-from dispatch.core.life import CallRecord
+from dispatch.core.life import TURN, CallRecord
 from dispatch.core.turn import TurnMachine
 from dispatch.runtime.admission import Admission
 from dispatch.runtime.broadcast import Teller
@@ -50,6 +50,10 @@ class RunningTurn:
     def both(self, position: int) -> tuple[RunningCall, CallRecord]:
         """The call as it runs, and what the machine knows of it."""
         return self.calls[position], self.machine.calls[position]
+
+    def is_dead(self, call: int) -> bool:
+        """Whether the call's loop is closed and no thread of its own is left that may end."""
+        return self.inbox.loop.is_closed() and (call == TURN or not self.calls[call].in_thread)
 
     def stop(self, status: Status, reason: str) -> None:
         """Stop every call that has no result; later ones end at once. The first reason stays."""

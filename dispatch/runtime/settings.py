@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dispatch.core.books import Duplicates
+from dispatch.core.durations import Durations
 from dispatch.core.policy import Policy
 from dispatch.core.schedules import Schedule
 from dispatch.runtime.admission import Admission
@@ -52,5 +53,6 @@ class TurnSettings:
     pool: WorkerPool
     tell: Broadcast
     totals: Totals
+    durations: Durations | None
     answers: Answers | None
     make_turn: Callable[[TurnOptions, Scope | None], Turn]

@@ -22,6 +22,7 @@ from dispatch.runtime.invoke import Invocation, Outcome, TaskInvocation, ThreadI
 from dispatch.runtime.nesting import PARENT, Scope
 from dispatch.runtime.running import RunningCall
 from dispatch.runtime.running_turn import RunningTurn
+from dispatch.runtime.slots import Slots
 from dispatch.tool import Tool
 
 
@@ -29,10 +30,16 @@ class Starting:
     """See the module. `token` is the turn's."""
 
     def __init__(
-        self, turn: RunningTurn, token: CancelToken, holdings: Holdings, hosting: Hosting
+        self,
+        turn: RunningTurn,
+        token: CancelToken,
+        slots: Slots,
+        holdings: Holdings,
+        hosting: Hosting,
     ) -> None:
         self._turn = turn
         self._token = token
+        self._slots = slots
         self._holdings = holdings
         self._hosting = hosting
         self._running: set[int] = set()
@@ -59,7 +66,7 @@ class Starting:
             call.resumed(now)
             self._hosting.go_on(call)
             return
-        call.in_rate = self._holdings.rate_since(call)
+        call.in_rate = self._slots.rate_since(call)
         call.started = now
         call.began = turn.place.table.changes
         call.scope = turn.scope(position, host=self._hosting)
@@ -103,7 +110,10 @@ class Starting:
         context.attempt = 0
         ended = partial(self._holdings.thread_ended, call)
         late = partial(self._late, call.position)
-        attempts = Attempts(call, tool, arguments, pool=settings.pool, ended=ended, late=late)
+        learn = partial(self._slots.learn, call)
+        attempts = Attempts(
+            call, tool, arguments, pool=settings.pool, ended=ended, late=late, learn=learn
+        )
         context.invoke, context.prepare = attempts, attempts.prepare
         wrapped = {"middleware": settings.middleware, "call": call.call, "context": context}
         loop = self._turn.inbox.loop
@@ -142,6 +152,8 @@ class Starting:
             self._late(position)
         if not outcome.began:
             call.started = None
+        if self._turn.settings.middleware is None:
+            self._slots.learn(call, outcome.error)
         if outcome.error is None:
             self._turn.machine.returned(position, Status.OK)
         else:

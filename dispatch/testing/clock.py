@@ -20,6 +20,10 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
+GLANCE = 0.01
+"""Real seconds after which a loop that waits for busy threads looks whether they still are."""
+
+
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """An event loop in virtual time; `time()` begins at 0 and is in seconds."""
 
@@ -61,8 +65,9 @@ class _VirtualSelector(selectors.DefaultSelector):
         if events:
             return events
         if self._loop.busy():
+            # A thread wakes the loop first and is idle after that, so that is looked at again.
             began = time.monotonic()
-            events = super().select(timeout)
+            events = super().select(min(timeout, GLANCE))
             self._loop.now += min(time.monotonic() - began, timeout)
             return events
         self._loop.now += timeout

@@ -17,13 +17,13 @@ FAULTS = (
     Fault(
         "drop the edges from reads to a write",
         "core/index.py",
-        "        if self.mode != mode or mode == WRITE:\n            return self.run.joined(index)",
-        "        if self.mode == WRITE:\n            return self.run.joined(index)",
+        "            if place.mode != mode or exclusive:",
+        "            if place.mode == WRITE:",
     ),
     Fault(
         "skip prefix overlap",
         "core/index.py",
-        "waits[chain.joined(self)] = None",
+        "waits.append(chain[0] if len(chain) == 1 else self._join(chain))",
         "pass",
     ),
     Fault(
@@ -35,8 +35,9 @@ FAULTS = (
     Fault(
         "free successors of a call that ended before running",
         "core/turn.py",
-        "if not self.order.linked(call.node) or self.order.waits(call.node):",
-        "if not self.order.linked(call.node) or (self.order.waits(call.node) and not call.status):",
+        "        if not self.order.is_free(call.node):\n",
+        "        ended = call.status is not None and self.order.linked(call.node)\n"
+        "        if not (ended or self.order.is_free(call.node)):\n",
     ),
     Fault(
         "give claims back when the result is there, though the tool still runs",
@@ -59,7 +60,7 @@ FAULTS = (
     Fault(
         "free the claims of an all-or-nothing call early",
         "core/turn.py",
-        "Do.HOLD if undecided and self.keeps(call.position) else Do.SETTLE",
+        "Do.HOLD if undecided and held else Do.SETTLE",
         "Do.SETTLE",
     ),
     Fault(

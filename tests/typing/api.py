@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, assert_type
 
 from dispatch import (
+    AdaptiveLimit,
     AllOrNothing,
     Allow,
     BestEffort,
@@ -220,12 +221,17 @@ def dispatcher(table: ResourceTable) -> Dispatcher:
         descriptors={"len": ToolConcurrency(safe_parallel=True)},
         refs=True,
         max_depth=3,
+        learn_durations=False,
     )
 
 
 def change(limits: Limits) -> None:
     limits.total = 4
     limits.change(per_tool={"edit": None}, per_tag={"disk": 0}, rates={"ask": None})
+    adaptive = AdaptiveLimit(1, max=16)
+    assert_type(adaptive.min, int)
+    limits.change(per_tool={"ask": adaptive, "edit": 1}, per_tag={"web": AdaptiveLimit(2, 4)})
+    limits.total = AdaptiveLimit(min=4, max=32)
     assert_type(limits.total, int)
     assert_type(limits.running, int)
     assert_type(limits.waiting, int)

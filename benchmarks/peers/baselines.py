@@ -1,0 +1,210 @@
+"""What people write without a package: five ways, from a loop to waves of calls.
+
+Each is a function that prepares a run of all turns. None begins a turn before its message is
+complete. Limits are semaphores, taken in one order by everyone: those of tools and tags first, the
+one for all calls last, so that who waits for a tool holds no place of the others. Locks are taken
+before any of them. The waves are worked out beforehand, so what they cost is not measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+
+from benchmarks.recording import Answers, Recording, limited
+from benchmarks.work import Work, Workload, conflict
+
+Run = Callable[[], Awaitable[Answers]]
+Perform = Callable[[str], Awaitable[str]]
+"""Runs a job and gives back its answer."""
+Locks = dict[str, list[AbstractAsyncContextManager[object]]]
+"""By job: what it must hold while it runs, in the order in which it is taken."""
+
+
+@dataclass(kw_only=True)
+class Baseline:
+    """A peer without a package."""
+
+    name: str
+    make: Callable[[Recording], Run]
+    without: frozenset[str]
+    """What its code has nothing for."""
+    distribution: str | None = None
+
+    def lacks(self, workload: Workload) -> tuple[str, ...]:
+        """What of this workload it has nothing for."""
+        works = [work for turn in workload.turns for work in turn]
+        changes = any(work.writes or work.session for work in works)
+        needed = {
+            "order": changes,
+            "keys": changes,
+            "readers": changes and any(work.reads for work in works),
+            "several keys": any(len(work.reads) + len(work.writes) > 1 for work in works),
+            "subtrees": any(work.tool in ("grep", "format") for work in works),
+            "limits": bool(limited(workload)),
+            "turns": len(workload.turns) > 1,
+            "arrivals": workload.streamed,
+        }
+        return tuple(
+            word for word, is_needed in needed.items() if is_needed and word in self.without
+        )
+
+    @asynccontextmanager
+    async def ready(self, recording: Recording) -> AsyncIterator[Run]:
+        """Make locks and waves."""
+        run_turns = self.make(recording)
+
+        async def run() -> Answers:
+            recording.start()
+            return await run_turns()
+
+        yield run
+
+
+def serial_loop(recording: Recording) -> Run:
+    """One call after the other, one turn after the other."""
+    turns = _jobs(recording.workload)
+
+    async def run() -> Answers:
+        answers = []
+        for turn, jobs in enumerate(turns):
+            await recording.message(turn)
+            answers.append([await recording.perform(job) for job in jobs])
+        return answers
+
+    return run
+
+
+def gather(recording: Recording) -> Run:
+    """Everything at once."""
+    return _gathered(recording, recording.perform)
+
+
+def gather_with_semaphores(recording: Recording) -> Run:
+    """Everything at once, as far as the limits allow."""
+    return _gathered(recording, _holding(_semaphores(recording.workload), recording.perform))
+
+
+def gather_with_locks(recording: Recording) -> Run:
+    """Everything at once, but one call at a time for each path and each session."""
+    perform = _holding(_semaphores(recording.workload), recording.perform)
+    return _gathered(recording, _holding(_locks(recording.workload), perform))
+
+
+def waves(recording: Recording) -> Run:
+    """The generations of each turn's conflict graph, one after the other."""
+    perform = _holding(_semaphores(recording.workload), recording.perform)
+    turns = _jobs(recording.workload)
+    planned = [generations(works) for works in recording.workload.turns]
+
+    async def run_turn(turn: int) -> list[str]:
+        answers: dict[str, str] = {}
+        for wave in planned[turn]:
+            jobs = [turns[turn][position] for position in wave]
+            answers |= zip(jobs, await asyncio.gather(*map(perform, jobs)), strict=True)
+        return [answers[job] for job in turns[turn]]
+
+    return _side_by_side(recording, run_turn)
+
+
+def generations(works: Sequence[Work]) -> list[list[int]]:
+    """The positions of the calls that wait for nobody, of those that wait for them, and so on."""
+    levels: list[int] = []
+    for position, work in enumerate(works):
+        before = [levels[other] for other in range(position) if conflict(works[other], work)]
+        levels.append(max(before, default=-1) + 1)
+    found: list[list[int]] = [[] for _ in range(max(levels, default=-1) + 1)]
+    for position, level in enumerate(levels):
+        found[level].append(position)
+    return found
+
+
+def _gathered(recording: Recording, perform: Perform) -> Run:
+    turns = _jobs(recording.workload)
+
+    async def run_turn(turn: int) -> list[str]:
+        return await asyncio.gather(*map(perform, turns[turn]))
+
+    return _side_by_side(recording, run_turn)
+
+
+def _side_by_side(recording: Recording, run_turn: Callable[[int], Awaitable[list[str]]]) -> Run:
+    """All turns at once, each when its message is complete."""
+    turns = range(len(recording.workload.turns))
+
+    async def run_when_complete(turn: int) -> list[str]:
+        await recording.message(turn)
+        return await run_turn(turn)
+
+    async def run() -> Answers:
+        if len(turns) == 1:
+            return [await run_when_complete(0)]
+        return await asyncio.gather(*map(run_when_complete, turns))
+
+    return run
+
+
+def _holding(locks: Locks, perform: Perform) -> Perform:
+    """Perform a job once all that it must hold is held."""
+
+    async def take(job: str, taken: int) -> str:
+        needed = locks[job]
+        if taken == len(needed):
+            return await perform(job)
+        async with needed[taken]:
+            return await take(job, taken + 1)
+
+    return lambda job: take(job, 0)
+
+
+def _semaphores(workload: Workload) -> Locks:
+    semaphores: Locks = {job: [] for jobs in _jobs(workload) for job in jobs}
+    for jobs, limit in reversed(limited(workload)):  # the one for all calls comes first there
+        semaphore = asyncio.Semaphore(limit)
+        for job in jobs:
+            semaphores[job].append(semaphore)
+    return semaphores
+
+
+def _locks(workload: Workload) -> Locks:
+    """A lock for each path and session, taken in sorted order so that nobody waits in a circle."""
+    locks: dict[str, asyncio.Lock] = {}
+    needed: Locks = {}
+    for jobs in _jobs(workload):
+        for job in jobs:
+            keys = sorted(_keys(workload.work(job)))
+            needed[job] = [locks.setdefault(key, asyncio.Lock()) for key in keys]
+    return needed
+
+
+def _keys(work: Work) -> Iterable[str]:
+    paths = {f"file {path}" for path in (*work.reads, *work.writes)}
+    return paths if work.session is None else paths | {f"session {work.session}"}
+
+
+def _jobs(workload: Workload) -> list[list[str]]:
+    return [
+        [workload.job(turn, position) for position in range(len(works))]
+        for turn, works in enumerate(workload.turns)
+    ]
+
+
+BASELINES = (
+    Baseline(name="serial loop", make=serial_loop, without=frozenset({"keys", "arrivals"})),
+    Baseline(
+        name="gather", make=gather, without=frozenset({"order", "limits", "turns", "arrivals"})
+    ),
+    Baseline(
+        name="gather, semaphore",
+        make=gather_with_semaphores,
+        without=frozenset({"order", "turns", "arrivals"}),
+    ),
+    Baseline(
+        name="gather, lock per key",
+        make=gather_with_locks,
+        without=frozenset({"readers", "several keys", "subtrees", "arrivals"}),
+    ),
+    Baseline(name="waves", make=waves, without=frozenset({"turns", "arrivals"})),
+)
