@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.work import Workload, conflict
+from benchmarks.work import Work, Workload, conflict
 
 Answers = Sequence[Sequence[str | None]]
 """By turn: the text of each result in the order the model gets them; None where one is missing."""
@@ -104,7 +104,10 @@ def violations(workload: Workload, recording: Recording, answers: Answers) -> Vi
 
 
 def _against_conflicts(workload: Workload, recording: Recording) -> tuple[int, int]:
-    ran = sorted(recording.intervals.items(), key=lambda item: _place(item[0]))
+    ran = sorted(
+        (item for item in recording.intervals.items() if _claims(workload.work(item[0]))),
+        key=lambda item: _place(item[0]),
+    )
     overlaps = reordered = 0
     for index, (job, (began, ended)) in enumerate(ran):
         for other, (other_began, other_ended) in ran[index + 1 :]:
@@ -115,6 +118,11 @@ def _against_conflicts(workload: Workload, recording: Recording) -> tuple[int, i
             elif other_began < began and _place(job)[0] == _place(other)[0]:
                 reordered += 1
     return overlaps, reordered
+
+
+def _claims(work: Work) -> bool:
+    """Whether it can conflict at all: calls that claim nothing are not compared with others."""
+    return bool(work.reads or work.writes or work.session is not None)
 
 
 def _over_limits(workload: Workload, recording: Recording) -> int:

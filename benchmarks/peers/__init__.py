@@ -3,7 +3,7 @@
 Every peer gets the best declaration that it offers: what it has a word for (read-only tools,
 resources, limits, order) is said to it; what it has no word for is named in `lacks` and stands in
 the table. A file imports its package only when the peer is made, so that a missing one costs that
-peer's column and nothing else.
+peer's column and nothing else. What the files share is in `declaring`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ from benchmarks.work import Workload
 class Peer(Protocol):
     """One way to run a workload."""
 
-    name: str
-    """As the table shows it."""
-    distribution: str | None
-    """The package whose version is printed."""
+    @property
+    def name(self) -> str:
+        """As the table shows it."""
+
+    @property
+    def distribution(self) -> str | None:
+        """The package whose version is printed."""
 
     def lacks(self, workload: Workload) -> tuple[str, ...]:
         """What of this workload the peer has no word for: "limits", "order", "arrivals", …"""

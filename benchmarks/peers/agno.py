@@ -8,8 +8,6 @@ and the tools. They stop the run, so that the model is not asked again.
 from __future__ import annotations
 
 import asyncio
-import inspect
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,6 +17,7 @@ from agno.models.base import Model
 from agno.models.response import ModelResponse
 from agno.tools import Function
 
+from benchmarks.peers.declaring import missing, openai_calls, signed, used
 from benchmarks.recording import Answers, Recording
 from benchmarks.work import KINDS, Kind, Workload
 
@@ -36,22 +35,15 @@ class Agno:
 
     def lacks(self, workload: Workload) -> tuple[str, ...]:
         """Order, limits, everything between turns or before the last call."""
-        missing = {
-            "order": any(work.writes or work.session for turn in workload.turns for work in turn),
-            "limits": bool(workload.limit or workload.per_tool or workload.per_tag),
-            "turns": len(workload.turns) > 1,
-            "arrivals": workload.streamed,
-        }
-        return tuple(word for word, is_missing in missing.items() if is_missing)
+        return missing(workload, ("order", "limits", "turns", "arrivals"))
 
     @asynccontextmanager
     async def ready(self, recording: Recording) -> AsyncIterator[Callable[[], Awaitable[Answers]]]:
         """Make a model and an agent for each turn."""
         self.recording = recording
-        used = dict.fromkeys(work.tool for works in recording.workload.turns for work in works)
-        tools = [self._tools[name] for name in used]
+        tools = [self._tools[name] for name in used(recording.workload)]
         turns = range(len(recording.workload.turns))
-        models = [_Script(_calls(recording.workload, index)) for index in turns]
+        models = [_Script(openai_calls(recording.workload, index)) for index in turns]
         agents = [Agent(model=model, tools=tools, telemetry=False) for model in models]
 
         async def turn(index: int) -> list[str | None]:
@@ -106,25 +98,4 @@ def _function(peer: Agno, name: str, kind: Kind) -> Callable[..., Awaitable[str]
     async def perform(**arguments: str) -> str:
         return await peer.recording.perform(arguments["job"])
 
-    names = (*kind.parameters, "job")
-    perform.__name__ = name
-    perform.__doc__ = kind.about or name
-    perform.__annotations__ = {**dict.fromkeys(names, str), "return": str}
-    perform.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter(each, inspect.Parameter.KEYWORD_ONLY, annotation=str) for each in names]
-    )
-    return perform
-
-
-def _calls(workload: Workload, turn: int) -> list[dict[str, Any]]:
-    return [
-        {
-            "id": workload.job(turn, position),
-            "type": "function",
-            "function": {
-                "name": work.tool,
-                "arguments": json.dumps({**work.arguments, "job": workload.job(turn, position)}),
-            },
-        }
-        for position, work in enumerate(workload.turns[turn])
-    ]
+    return signed(perform, name, kind)

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
+from benchmarks.peers.declaring import jobs_by_turn, missing
 from benchmarks.recording import Answers, Recording, limited
 from benchmarks.work import Work, Workload, conflict
 
@@ -35,21 +36,7 @@ class Baseline:
 
     def lacks(self, workload: Workload) -> tuple[str, ...]:
         """What of this workload it has nothing for."""
-        works = [work for turn in workload.turns for work in turn]
-        changes = any(work.writes or work.session for work in works)
-        needed = {
-            "order": changes,
-            "keys": changes,
-            "readers": changes and any(work.reads for work in works),
-            "several keys": any(len(work.reads) + len(work.writes) > 1 for work in works),
-            "subtrees": any(work.tool in ("grep", "format") for work in works),
-            "limits": bool(limited(workload)),
-            "turns": len(workload.turns) > 1,
-            "arrivals": workload.streamed,
-        }
-        return tuple(
-            word for word, is_needed in needed.items() if is_needed and word in self.without
-        )
+        return missing(workload, self.without)
 
     @asynccontextmanager
     async def ready(self, recording: Recording) -> AsyncIterator[Run]:
@@ -65,7 +52,7 @@ class Baseline:
 
 def serial_loop(recording: Recording) -> Run:
     """One call after the other, one turn after the other."""
-    turns = _jobs(recording.workload)
+    turns = jobs_by_turn(recording.workload)
 
     async def run() -> Answers:
         answers = []
@@ -96,7 +83,7 @@ def gather_with_locks(recording: Recording) -> Run:
 def waves(recording: Recording) -> Run:
     """The generations of each turn's conflict graph, one after the other."""
     perform = _holding(_semaphores(recording.workload), recording.perform)
-    turns = _jobs(recording.workload)
+    turns = jobs_by_turn(recording.workload)
     planned = [generations(works) for works in recording.workload.turns]
 
     async def run_turn(turn: int) -> list[str]:
@@ -122,7 +109,7 @@ def generations(works: Sequence[Work]) -> list[list[int]]:
 
 
 def _gathered(recording: Recording, perform: Perform) -> Run:
-    turns = _jobs(recording.workload)
+    turns = jobs_by_turn(recording.workload)
 
     async def run_turn(turn: int) -> list[str]:
         return await asyncio.gather(*map(perform, turns[turn]))
@@ -160,7 +147,7 @@ def _holding(locks: Locks, perform: Perform) -> Perform:
 
 
 def _semaphores(workload: Workload) -> Locks:
-    semaphores: Locks = {job: [] for jobs in _jobs(workload) for job in jobs}
+    semaphores: Locks = {job: [] for jobs in jobs_by_turn(workload) for job in jobs}
     for jobs, limit in reversed(limited(workload)):  # the one for all calls comes first there
         semaphore = asyncio.Semaphore(limit)
         for job in jobs:
@@ -172,7 +159,7 @@ def _locks(workload: Workload) -> Locks:
     """A lock for each path and session, taken in sorted order so that nobody waits in a circle."""
     locks: dict[str, asyncio.Lock] = {}
     needed: Locks = {}
-    for jobs in _jobs(workload):
+    for jobs in jobs_by_turn(workload):
         for job in jobs:
             keys = sorted(_keys(workload.work(job)))
             needed[job] = [locks.setdefault(key, asyncio.Lock()) for key in keys]
@@ -182,13 +169,6 @@ def _locks(workload: Workload) -> Locks:
 def _keys(work: Work) -> Iterable[str]:
     paths = {f"file {path}" for path in (*work.reads, *work.writes)}
     return paths if work.session is None else paths | {f"session {work.session}"}
-
-
-def _jobs(workload: Workload) -> list[list[str]]:
-    return [
-        [workload.job(turn, position) for position in range(len(works))]
-        for turn, works in enumerate(workload.turns)
-    ]
 
 
 BASELINES = (

@@ -22,7 +22,7 @@ from dispatch import Dispatcher, Limits, Tool, ToolCall, ToolResult
 class Dispatch:
     """Runs each turn as a turn of one dispatcher, under one of its schedules."""
 
-    distribution: str | None = "tool-dispatch"
+    distribution = "tool-dispatch"
 
     def __init__(self, schedule: str = "dataflow") -> None:
         self.name = "dispatch" if schedule == "dataflow" else f"dispatch, {schedule}"

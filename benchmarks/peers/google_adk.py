@@ -8,10 +8,8 @@ and the tools. They say that their results need no summary, so that the model is
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 from google.adk.agents import LlmAgent
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
@@ -19,6 +17,7 @@ from google.adk.runners import InMemoryRunner
 from google.adk.tools import FunctionTool, ToolContext
 from google.genai import types
 
+from benchmarks.peers.declaring import calls, missing, signed, used
 from benchmarks.recording import Answers, Recording
 from benchmarks.work import KINDS, Kind, Workload
 
@@ -43,20 +42,13 @@ class GoogleADK:
 
     def lacks(self, workload: Workload) -> tuple[str, ...]:
         """Order, limits, everything between turns or before the last call."""
-        missing = {
-            "order": any(work.writes or work.session for turn in workload.turns for work in turn),
-            "limits": bool(workload.limit or workload.per_tool or workload.per_tag),
-            "turns": len(workload.turns) > 1,
-            "arrivals": workload.streamed,
-        }
-        return tuple(word for word, is_missing in missing.items() if is_missing)
+        return missing(workload, ("order", "limits", "turns", "arrivals"))
 
     @asynccontextmanager
     async def ready(self, recording: Recording) -> AsyncIterator[Callable[[], Awaitable[Answers]]]:
         """Make a model, an agent, a runner and a session for each turn."""
         self.recording = recording
-        used = dict.fromkeys(work.tool for works in recording.workload.turns for work in works)
-        tools = [self._tools[name] for name in used]
+        tools = [self._tools[name] for name in used(recording.workload)]
         turns = range(len(recording.workload.turns))
         models = [_Script(model="script", message=_message(recording.workload, at)) for at in turns]
         runners = [
@@ -105,26 +97,12 @@ def _function(peer: GoogleADK, name: str, kind: Kind) -> Callable[..., Awaitable
         tool_context.actions.skip_summarization = True
         return await peer.recording.perform(arguments["job"])
 
-    parameters = {**dict.fromkeys((*kind.parameters, "job"), str), "tool_context": ToolContext}
-    perform.__name__ = name
-    perform.__doc__ = kind.about or name
-    perform.__annotations__ = {**parameters, "return": str}
-    perform.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(each, inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
-            for each, annotation in parameters.items()
-        ]
-    )
-    return perform
+    return signed(perform, name, kind, tool_context=ToolContext)
 
 
 def _message(workload: Workload, turn: int) -> types.Content:
-    calls: list[Any] = [
-        types.FunctionCall(
-            id=workload.job(turn, position),
-            name=work.tool,
-            args={**work.arguments, "job": workload.job(turn, position)},
-        )
-        for position, work in enumerate(workload.turns[turn])
+    parts = [
+        types.Part(function_call=types.FunctionCall(id=job, name=tool, args=arguments))
+        for job, tool, arguments in calls(workload, turn)
     ]
-    return types.Content(role="model", parts=[types.Part(function_call=call) for call in calls])
+    return types.Content(role="model", parts=parts)

@@ -23,6 +23,7 @@ from langgraph.prebuilt import ToolNode, ToolRuntime
 from langgraph.types import Send
 from pydantic import create_model
 
+from benchmarks.peers.declaring import calls, missing, used
 from benchmarks.recording import Answers, Recording
 from benchmarks.work import KINDS, Kind, Workload
 
@@ -35,20 +36,14 @@ class LangGraph:
 
     def lacks(self, workload: Workload) -> tuple[str, ...]:
         """Order, limits of a tool or a tag, everything between turns or before the last call."""
-        missing = {
-            "order": any(work.writes or work.session for turn in workload.turns for work in turn),
-            "limits": bool(workload.per_tool or workload.per_tag),
-            "turns": len(workload.turns) > 1,
-            "arrivals": workload.streamed,
-        }
-        return tuple(word for word, is_missing in missing.items() if is_missing)
+        limits = bool(workload.per_tool or workload.per_tag)
+        return missing(workload, ("order", "limits", "turns", "arrivals"), limits=limits)
 
     @asynccontextmanager
     async def ready(self, recording: Recording) -> AsyncIterator[Callable[[], Awaitable[Answers]]]:
         """Write the model's messages; a graph of the same tools is compiled once."""
         workload = recording.workload
-        used = frozenset(work.tool for works in workload.turns for work in works)
-        graph = _graph(used, one_by_one=workload.limit is not None)
+        graph = _graph(frozenset(used(workload)), one_by_one=workload.limit is not None)
         config = RunnableConfig(max_concurrency=workload.limit)
         messages = [_message(workload, turn) for turn in range(len(workload.turns))]
 
@@ -98,13 +93,8 @@ async def _perform(job: str, runtime: ToolRuntime[Recording], **_: str) -> str:
 
 
 def _message(workload: Workload, turn: int) -> AIMessage:
-    calls = [
-        {
-            "type": "tool_call",
-            "id": workload.job(turn, position),
-            "name": work.tool,
-            "args": {**work.arguments, "job": workload.job(turn, position)},
-        }
-        for position, work in enumerate(workload.turns[turn])
+    asked = [
+        {"type": "tool_call", "id": job, "name": tool, "args": arguments}
+        for job, tool, arguments in calls(workload, turn)
     ]
-    return AIMessage(content="", tool_calls=calls)
+    return AIMessage(content="", tool_calls=asked)

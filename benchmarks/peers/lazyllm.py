@@ -11,8 +11,6 @@ whole turn, then ends in an error, which is counted as lost results.
 from __future__ import annotations
 
 import asyncio
-import inspect
-import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +24,7 @@ from lazyllm.common import new_session
 from lazyllm.module.module import ModuleExecutionError
 from lazyllm.tools import ToolManager, fc_register
 
+from benchmarks.peers.declaring import missing, openai_calls, signed, used
 from benchmarks.recording import Answers, Recording
 from benchmarks.work import KINDS, Kind, Workload
 
@@ -47,23 +46,20 @@ class LazyLLM:
 
     def lacks(self, workload: Workload) -> tuple[str, ...]:
         """Limits other than one for a tool, everything between turns or before the last call."""
-        missing = {
-            "limits": bool(workload.limit or workload.per_tag)
-            or any(limit > 1 for limit in workload.per_tool.values()),
-            "turns": len(workload.turns) > 1,
-            "arrivals": workload.streamed,
-        }
-        return tuple(word for word, is_missing in missing.items() if is_missing)
+        above_one = any(limit > 1 for limit in workload.per_tool.values())
+        limits = bool(workload.limit or workload.per_tag or above_one)
+        return missing(workload, ("limits", "turns", "arrivals"), limits=limits)
 
     @asynccontextmanager
     async def ready(self, recording: Recording) -> AsyncIterator[Callable[[], Awaitable[Answers]]]:
         """Declare the tools and write the model's messages."""
         self.recording = recording
-        used = dict.fromkeys(work.tool for works in recording.workload.turns for work in works)
-        limits = recording.workload.per_tool
-        manager = ToolManager([self._tools[name, limits.get(name) == 1] for name in used])
-        turns = range(len(recording.workload.turns))
-        messages = [_calls(recording.workload, index) for index in turns]
+        workload = recording.workload
+        manager = ToolManager(
+            [self._tools[name, workload.per_tool.get(name) == 1] for name in used(workload)]
+        )
+        turns = range(len(workload.turns))
+        messages = [openai_calls(workload, index) for index in turns]
 
         async def turn(index: int, pool: ThreadPoolExecutor) -> list[str | None]:
             await recording.message(index)
@@ -109,25 +105,4 @@ def _function(peer: LazyLLM, name: str, kind: Kind) -> Callable[..., str]:
     def perform(**arguments: str) -> str:
         return peer.recording.perform_sync(arguments["job"])
 
-    names = (*kind.parameters, "job")
-    perform.__name__ = name
-    perform.__doc__ = kind.about or name
-    perform.__annotations__ = {**dict.fromkeys(names, str), "return": str}
-    perform.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter(each, inspect.Parameter.KEYWORD_ONLY, annotation=str) for each in names]
-    )
-    return perform
-
-
-def _calls(workload: Workload, turn: int) -> list[dict[str, Any]]:
-    return [
-        {
-            "id": workload.job(turn, position),
-            "type": "function",
-            "function": {
-                "name": work.tool,
-                "arguments": json.dumps({**work.arguments, "job": workload.job(turn, position)}),
-            },
-        }
-        for position, work in enumerate(workload.turns[turn])
-    ]
+    return signed(perform, name, kind)

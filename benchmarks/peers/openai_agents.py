@@ -28,6 +28,7 @@ from agents.tool_context import ToolContext
 from openai.types.responses import ResponseFunctionToolCall
 from pydantic import create_model
 
+from benchmarks.peers.declaring import calls, missing, used
 from benchmarks.recording import Answers, Recording
 from benchmarks.work import KINDS, Kind, Workload
 
@@ -40,19 +41,14 @@ class OpenAIAgents:
 
     def lacks(self, workload: Workload) -> tuple[str, ...]:
         """Order, limits of a tool or a tag, everything between turns or before the last call."""
-        missing = {
-            "order": any(work.writes or work.session for turn in workload.turns for work in turn),
-            "limits": bool(workload.per_tool or workload.per_tag),
-            "turns": len(workload.turns) > 1,
-            "arrivals": workload.streamed,
-        }
-        return tuple(word for word, is_missing in missing.items() if is_missing)
+        limits = bool(workload.per_tool or workload.per_tag)
+        return missing(workload, ("order", "limits", "turns", "arrivals"), limits=limits)
 
     @asynccontextmanager
     async def ready(self, recording: Recording) -> AsyncIterator[Callable[[], Awaitable[Answers]]]:
         """Script a model for each turn; an agent with the same tools is made once."""
         workload = recording.workload
-        agent = _agent(frozenset(work.tool for works in workload.turns for work in works))
+        agent = _agent(frozenset(used(workload)))
         configs = [_config(workload, turn) for turn in range(len(workload.turns))]
 
         async def turn(index: int) -> list[str | None]:
@@ -104,12 +100,9 @@ def _config(workload: Workload, turn: int) -> RunConfig:
 def _message(workload: Workload, turn: int) -> list[Any]:
     return [
         ResponseFunctionToolCall(
-            type="function_call",
-            call_id=workload.job(turn, position),
-            name=work.tool,
-            arguments=json.dumps({**work.arguments, "job": workload.job(turn, position)}),
+            type="function_call", call_id=job, name=tool, arguments=json.dumps(arguments)
         )
-        for position, work in enumerate(workload.turns[turn])
+        for job, tool, arguments in calls(workload, turn)
     ]
 
 

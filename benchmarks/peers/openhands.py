@@ -28,6 +28,7 @@ from openhands.sdk.llm import MessageToolCall, content_to_str
 from openhands.sdk.tool import DeclaredResources, ToolExecutor
 from pydantic import create_model
 
+from benchmarks.peers.declaring import calls, missing
 from benchmarks.recording import Answers, Recording
 from benchmarks.work import KINDS, Kind, Workload
 
@@ -40,17 +41,11 @@ class OpenHands:
 
     def lacks(self, workload: Workload) -> tuple[str, ...]:
         """Order, readers, subtrees, limits of a tag or above one for a tool, arrivals."""
-        works = [work for turn in workload.turns for work in turn]
-        changes = any(work.writes or work.session for work in works)
-        limits = workload.per_tag or any(limit > 1 for limit in workload.per_tool.values())
-        missing = {
-            "order": changes,
-            "readers": changes and any(work.reads for work in works),
-            "subtrees": any("folder" in work.arguments for work in works),
-            "limits": bool(limits or (workload.limit and len(workload.turns) > 1)),
-            "arrivals": workload.streamed,
-        }
-        return tuple(word for word, is_missing in missing.items() if is_missing)
+        without = ("order", "readers", "subtrees", "limits", "arrivals")
+        above_one = any(limit > 1 for limit in workload.per_tool.values())
+        shared = workload.limit is not None and len(workload.turns) > 1
+        limits = bool(workload.per_tag) or above_one or shared
+        return missing(workload, without, limits=limits)
 
     @asynccontextmanager
     async def ready(self, recording: Recording) -> AsyncIterator[Callable[[], Awaitable[Answers]]]:
@@ -151,11 +146,6 @@ def _observed(tool: Any, event: Any) -> Any:
 
 def _calls(workload: Workload, turn: int) -> list[Any]:
     return [
-        MessageToolCall(
-            id=workload.job(turn, position),
-            name=work.tool,
-            arguments=json.dumps({**work.arguments, "job": workload.job(turn, position)}),
-            origin="completion",
-        )
-        for position, work in enumerate(workload.turns[turn])
+        MessageToolCall(id=job, name=tool, arguments=json.dumps(arguments), origin="completion")
+        for job, tool, arguments in calls(workload, turn)
     ]

@@ -25,6 +25,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.test import TestModel
 
+from benchmarks.peers.declaring import calls, missing, used
 from benchmarks.recording import Answers, Recording
 from benchmarks.work import KINDS, Kind, Workload
 
@@ -40,24 +41,18 @@ class PydanticAI:
 
     def lacks(self, workload: Workload) -> tuple[str, ...]:
         """Order or at least keys, limits, and all between turns or before the last call."""
+        order = "keys" if self.sequential else "order"
         limits = {workload.limit, *workload.per_tool.values()} - {None}
-        missing = {
-            "keys" if self.sequential else "order": any(
-                work.writes or work.session for turn in workload.turns for work in turn
-            ),
-            "limits": bool(workload.per_tag or limits - ({1} if self.sequential else set())),
-            "turns": len(workload.turns) > 1,
-            "arrivals": workload.streamed,
-        }
-        return tuple(word for word, is_missing in missing.items() if is_missing)
+        too_hard = bool(workload.per_tag or limits - ({1} if self.sequential else set()))
+        return missing(workload, (order, "limits", "turns", "arrivals"), limits=too_hard)
 
     @asynccontextmanager
     async def ready(self, recording: Recording) -> AsyncIterator[Callable[[], Awaitable[Answers]]]:
         """Make the histories that end with the model's message; an agent is made once."""
         workload = recording.workload
-        used = frozenset(work.tool for works in workload.turns for work in works)
-        alone = frozenset(name for name in used if self.sequential and _is_alone(workload, name))
-        agent = _agent(used, alone)
+        names = frozenset(used(workload))
+        alone = frozenset(name for name in names if self.sequential and _is_alone(workload, name))
+        agent = _agent(names, alone)
         histories = [_history(workload, turn) for turn in range(len(workload.turns))]
 
         async def turn(index: int) -> list[str | None]:
@@ -97,15 +92,11 @@ def _tool(name: str, kind: Kind, *, sequential: bool) -> Tool[Recording]:
 
 
 def _history(workload: Workload, turn: int) -> list[ModelMessage]:
-    calls = [
-        ToolCallPart(
-            tool_name=work.tool,
-            args={**work.arguments, "job": workload.job(turn, position)},
-            tool_call_id=workload.job(turn, position),
-        )
-        for position, work in enumerate(workload.turns[turn])
+    parts = [
+        ToolCallPart(tool_name=tool, args=arguments, tool_call_id=job)
+        for job, tool, arguments in calls(workload, turn)
     ]
-    return [ModelRequest.user_text_prompt("go"), ModelResponse(parts=calls)]
+    return [ModelRequest.user_text_prompt("go"), ModelResponse(parts=parts)]
 
 
 def _answers(request: ModelRequest) -> list[str | None]:

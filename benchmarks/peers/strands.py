@@ -8,7 +8,6 @@ is asked, and what is timed is one cycle of the agent's loop.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,6 +17,7 @@ from strands.hooks import AfterToolsEvent
 from strands.models import Model
 from strands.tools.executors import ConcurrentToolExecutor, SequentialToolExecutor
 
+from benchmarks.peers.declaring import calls, missing, signed, used
 from benchmarks.recording import Answers, Recording
 from benchmarks.work import KINDS, Kind, Workload
 
@@ -36,29 +36,20 @@ class Strands:
 
     def lacks(self, workload: Workload) -> tuple[str, ...]:
         """Order or keys, limits, everything between turns or before the last call."""
-        limits = workload.limit or workload.per_tool or workload.per_tag
-        missing = {
-            "keys" if self.sequential else "order": any(
-                work.writes or work.session for turn in workload.turns for work in turn
-            ),
-            "limits": bool(limits) and not self.sequential,
-            "turns": len(workload.turns) > 1,
-            "arrivals": workload.streamed,
-        }
-        return tuple(word for word, is_missing in missing.items() if is_missing)
+        without = ("keys",) if self.sequential else ("order", "limits")
+        return missing(workload, (*without, "turns", "arrivals"))
 
     @asynccontextmanager
     async def ready(self, recording: Recording) -> AsyncIterator[Callable[[], Awaitable[Answers]]]:
         """Make an agent for each turn, its history ending in the calls."""
         self.recording = recording
-        used = dict.fromkeys(work.tool for works in recording.workload.turns for work in works)
         executor = SequentialToolExecutor if self.sequential else ConcurrentToolExecutor
         turns = range(len(recording.workload.turns))
         messages = [_messages(recording.workload, index) for index in turns]
         agents = [
             Agent(
                 model=_NoModel(),
-                tools=[self._tools[name] for name in used],
+                tools=[self._tools[name] for name in used(recording.workload)],
                 tool_executor=executor(),
                 callback_handler=None,
             )
@@ -97,30 +88,17 @@ def _function(peer: Strands, name: str, kind: Kind) -> Callable[..., Awaitable[s
     async def perform(**arguments: str) -> str:
         return await peer.recording.perform(arguments["job"])
 
-    names = (*kind.parameters, "job")
-    perform.__name__ = name
-    perform.__doc__ = kind.about or name
-    perform.__annotations__ = {**dict.fromkeys(names, str), "return": str}
-    perform.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter(each, inspect.Parameter.KEYWORD_ONLY, annotation=str) for each in names]
-    )
-    return perform
+    return signed(perform, name, kind)
 
 
 def _messages(workload: Workload, turn: int) -> list[dict[str, Any]]:
-    calls = [
-        {
-            "toolUse": {
-                "toolUseId": workload.job(turn, position),
-                "name": work.tool,
-                "input": {**work.arguments, "job": workload.job(turn, position)},
-            }
-        }
-        for position, work in enumerate(workload.turns[turn])
+    message = [
+        {"toolUse": {"toolUseId": job, "name": tool, "input": arguments}}
+        for job, tool, arguments in calls(workload, turn)
     ]
     return [
         {"role": "user", "content": [{"text": "Go on."}]},
-        {"role": "assistant", "content": calls},
+        {"role": "assistant", "content": message},
     ]
 
 

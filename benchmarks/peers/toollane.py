@@ -13,6 +13,7 @@ from functools import partial
 
 from toollane import LaneResult, ToolCall, ToolLane
 
+from benchmarks.peers.declaring import jobs_by_turn, missing
 from benchmarks.recording import Answers, Recording, limited
 from benchmarks.work import Workload
 
@@ -25,13 +26,8 @@ class Toollane:
 
     def lacks(self, workload: Workload) -> tuple[str, ...]:
         """Keys, limits other than one, and everything between turns or before the last call."""
-        missing = {
-            "keys": any(work.writes or work.session for turn in workload.turns for work in turn),
-            "limits": any(limit > 1 for _, limit in limited(workload)),
-            "turns": len(workload.turns) > 1,
-            "arrivals": workload.streamed,
-        }
-        return tuple(word for word, is_missing in missing.items() if is_missing)
+        limits = any(limit > 1 for _, limit in limited(workload))
+        return missing(workload, ("keys", "limits", "turns", "arrivals"), limits=limits)
 
     @asynccontextmanager
     async def ready(self, recording: Recording) -> AsyncIterator[Callable[[], Awaitable[Answers]]]:
@@ -44,7 +40,7 @@ class Toollane:
                 ToolCall(job, workload.work(job).tool, partial(recording.perform, job))
                 for job in jobs
             ]
-            for jobs in _jobs(workload)
+            for jobs in jobs_by_turn(workload)
         ]
 
         async def turn(index: int) -> list[str | None]:
@@ -58,15 +54,8 @@ class Toollane:
         yield run
 
 
-def _jobs(workload: Workload) -> list[list[str]]:
-    return [
-        [workload.job(turn, position) for position in range(len(works))]
-        for turn, works in enumerate(workload.turns)
-    ]
-
-
 def _alone(workload: Workload) -> frozenset[str]:
-    works = {job: workload.work(job) for jobs in _jobs(workload) for job in jobs}
+    works = {job: workload.work(job) for jobs in jobs_by_turn(workload) for job in jobs}
     changing = {job for job, work in works.items() if work.writes or work.session is not None}
     return frozenset(changing.union(*(jobs for jobs, limit in limited(workload) if limit == 1)))
 

@@ -90,15 +90,19 @@ class ConflictIndex:
     __slots__ = ("_folders", "_outside", "_root", "_shared", "_tools", "positions", "predecessors")
 
     def __init__(self) -> None:
-        root, tools = _Place(), _Place()
-        self._root, self._outside = root, _Folder((), {})
-        self._folders: dict[Key, _Folder] = {(): _Folder((root,), root.children)}
-        self._tools: dict[Key, _Folder] = {(): _Folder((tools,), tools.children)}
+        self._folders: dict[Key, _Folder] = {}
         self._shared = False
         """Whether some call has several claims, so that another may meet it twice."""
         self.predecessors: list[tuple[int, ...]] = []
         self.positions: list[int] = []
         """Per node: the position of its call, or -1 for a join."""
+
+    def _plant(self) -> None:
+        """Make both roots; a turn that claims nothing needs none."""
+        root, tools = _Place(), _Place()
+        self._root, self._outside = root, _Folder((), {})
+        self._folders[()] = _Folder((root,), root.children)
+        self._tools: dict[Key, _Folder] = {(): _Folder((tools,), tools.children)}
 
     def add(self, position: int, claims: Collection[Claim], after: Collection[int] = ()) -> int:
         """Enter the next call; the claims must name each key once.
@@ -107,6 +111,8 @@ class ConflictIndex:
         """
         if not claims:
             return self._append(position, tuple(dict.fromkeys(after)) if after else ())
+        if not self._folders:
+            self._plant()
         waits = list(after) if after else []
         for key, mode in claims:
             known = self._folders.get(key[:-1]) if len(key) > 1 else None
@@ -168,6 +174,8 @@ class ConflictIndex:
 
         The claims must be those that `node` was entered with. Nothing changes.
         """
+        if not self._folders:
+            return False
         return any(newest > node for claim in claims for newest in self._newest(claim))
 
     def _newest(self, claim: Claim) -> Iterator[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -82,6 +83,24 @@ def run_times(results: Sequence[ToolResult]) -> list[float]:
     ]
 
 
+def summed(
+    results: Sequence[ToolResult],
+) -> tuple[float, dict[str, float], dict[Status, int]]:
+    """Makespan, seconds waited by cause, and how many results have each status."""
+    first, last = math.inf, -math.inf
+    waits: dict[str, float] = {}
+    statuses: dict[Status, int] = {}
+    for result in results:
+        if result.queued_at < first:
+            first = result.queued_at
+        if result.finished_at > last:
+            last = result.finished_at
+        statuses[result.status] = statuses.get(result.status, 0) + 1
+        for cause, seconds in result.waits.items():
+            waits[cause] = waits.get(cause, 0.0) + seconds
+    return last - first if results else 0.0, waits, statuses
+
+
 def turn_stats(
     results: Sequence[ToolResult],
     times: Sequence[float],
@@ -92,16 +111,7 @@ def turn_stats(
     lower_bound: float,
 ) -> TurnStats:
     """The measures of a turn that has ended; `times` are its `run_times`."""
-    makespan = 0.0
-    if results:
-        first = min([result.queued_at for result in results])
-        makespan = max([result.finished_at for result in results]) - first
-    waits: dict[str, float] = {}
-    statuses: dict[Status, int] = {}
-    for result in results:
-        statuses[result.status] = statuses.get(result.status, 0) + 1
-        for cause, seconds in result.waits.items():
-            waits[cause] = waits.get(cause, 0.0) + seconds
+    makespan, waits, statuses = summed(results)
     return TurnStats(
         calls=len(results),
         makespan=makespan,

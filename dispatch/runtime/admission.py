@@ -71,6 +71,11 @@ class Admitted:
         return self.tool.timeout
 
     @property
+    def reversible(self) -> bool:
+        """Whether what the call does can be undone, as far as its tool says."""
+        return self.tool is None or self.tool.reversible is not False
+
+    @property
     def repeatable(self) -> bool:
         """Whether running the tool twice is as good as once."""
         tool = self.tool
@@ -172,6 +177,8 @@ class Admission:
             return Admitted(call, tool, refusal=kind, message=str(error), refs=refs, same=same)
         if self._late_claims:
             return Admitted(call, tool, parsed, None, refs=refs, same=same)
+        if tool.fixed is not None:
+            return Admitted(call, tool, parsed, tool.fixed, refs=refs, same=same)
         return self._with_claims(call, tool, parsed, refs=refs, same=same)
 
     def _with_claims(

@@ -65,6 +65,7 @@ class Driver:
         table = place.table
         admission = settings.admission
         self._undoable = place.may_be_undone
+        self._may_refuse = len(settings.policies) > 1
         self.machine = TurnMachine(
             settings.schedule,
             settings.policies,
@@ -128,7 +129,8 @@ class Driver:
     def submit(self, admitted: Admitted, variables: Context) -> int:
         """Enter the next call; `pump` lets it start."""
         turn, settings = self.turn, self.turn.settings
-        admitted = grouping.refuse(settings, admitted, undoable=self._undoable)
+        if self._may_refuse or settings.limits.rated or not admitted.reversible:
+            admitted = grouping.refuse(settings, admitted, undoable=self._undoable)
         call = RunningCall(admitted, len(turn.calls), self._loop.time(), variables)
         if settings.answers is not None:
             self._answer(call, settings.answers)

@@ -28,8 +28,6 @@ def refuse(settings: TurnSettings, admitted: Admitted, *, undoable: bool) -> Adm
     tool = admitted.tool
     if tool is None or admitted.refusal is not None:
         return admitted
-    if len(settings.policies) == 1 and tool.reversible is not False and not settings.limits.rated:
-        return admitted
     groups = groups_of(settings, admitted) if len(settings.policies) > 1 else []
     if len(groups) > 1:
         shown = " and ".join(map(repr, groups))

@@ -89,7 +89,10 @@ class TaskInvocation:
     ) -> None:
         self._done = done
         self._task = loop.create_task(_call(handler, arguments), context=context)
-        self._task.add_done_callback(self._finish)
+        if self._task.done():  # an eager task that never waited
+            self._finish(self._task)
+        else:
+            self._task.add_done_callback(self._finish)
 
     def cancel(self) -> None:
         """Cancel the task."""

@@ -16,6 +16,7 @@ from dispatch.errors import CallFailed, Deadlock, ToolError
 from dispatch.render import safe_str
 from dispatch.runtime.resuming import Answers
 from dispatch.runtime.rollback import Undone
+from dispatch.runtime.totals import Totals
 
 WAITING = {
     Phase.GATE: "while waiting for approval",
@@ -73,25 +74,24 @@ class TurnResult(Sequence[ToolResult]):
     def stats(self) -> TurnStats:
         """Overlap, waiting and distance from the lower bound."""
         times = run_times(self.results)
-        return self._stats(times, self.plan.lower_bound(times, self._limits))
-
-    def quick_stats(self, graph: ConflictGraph) -> TurnStats:
-        """`stats`, for one turn after the other: the plan is made only if limits ask for it."""
-        if len(self._limits) > 1:
-            return self.stats
-        times = run_times(self.results)
-        bound = sum(times) if len(times) < 2 else graph.lower_bound(times)
-        return self._stats(times, max(bound, sum(times) / max(1, self._limits["total"])))
-
-    def _stats(self, times: Sequence[float], lower_bound: float) -> TurnStats:
         return turn_stats(
             self.results,
             times,
             conflicting=self._conflicting,
             conflict_serialized=self._serialized,
             peak=self._peak,
-            lower_bound=lower_bound,
+            lower_bound=self.plan.lower_bound(times, self._limits),
         )
+
+    def add_to(self, totals: Totals, graph: ConflictGraph) -> None:
+        """Add its measures to those of its dispatcher; the plan is made only if limits need it."""
+        times = run_times(self.results)
+        if len(self._limits) > 1:
+            bound = self.plan.lower_bound(times, self._limits)
+        else:
+            chain = sum(times) if len(times) < 2 else graph.lower_bound(times)
+            bound = max(chain, sum(times) / max(1, self._limits["total"]))
+        totals.add(self.results, sum(times), self._conflicting, self._serialized, bound)
 
     def raise_for_failures(self) -> None:
         """Raise an `ExceptionGroup` of `CallFailed`, in intent order, if any call failed."""

@@ -66,7 +66,8 @@ class Starting:
             call.resumed(now)
             self._hosting.go_on(call)
             return
-        call.in_rate = self._slots.rate_since(call)
+        if turn.settings.limits.rated:
+            call.in_rate = self._slots.rate_since(call)
         call.started = now
         call.began = turn.place.table.changes
         call.scope = turn.scope(position, host=self._hosting)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Any
 
-from dispatch.call import Status
-from dispatch.core.stats import DispatcherStats, TurnStats
-
-SUMMED = ("calls", "makespan", "run_time", "conflicting", "conflict_serialized", "lower_bound")
+from dispatch.call import Status, ToolResult
+from dispatch.core.stats import DispatcherStats, summed
 
 
 class Totals:
@@ -39,15 +38,28 @@ class Totals:
             if not self._open:
                 self._sums["busy"] += now - self._since
 
-    def add(self, stats: TurnStats) -> None:
+    def add(
+        self,
+        results: Sequence[ToolResult],
+        run_time: float,
+        conflicting: int,
+        serialized: int,
+        lower_bound: float,
+    ) -> None:
         """What was measured of a turn that is decided."""
+        makespan, waits, statuses = summed(results)
         with self._lock:
-            self._sums["turns"] += 1
-            for name in SUMMED:
-                self._sums[name] += getattr(stats, name)
-            for cause, seconds in stats.waits.items():
+            sums = self._sums
+            sums["turns"] += 1
+            sums["calls"] += len(results)
+            sums["makespan"] += makespan
+            sums["run_time"] += run_time
+            sums["conflicting"] += conflicting
+            sums["conflict_serialized"] += serialized
+            sums["lower_bound"] += lower_bound
+            for cause, seconds in waits.items():
                 self._waits[cause] += seconds
-            for status, count in stats.statuses.items():
+            for status, count in statuses.items():
                 self._statuses[status] += count
 
     def runs(self, change: int) -> None:

@@ -327,7 +327,7 @@ class Turn:
             with contextlib.suppress(RuntimeError):  # the loop of whoever waits is closed
                 callback()
         settings.totals.decided(running.turn.now)
-        settings.totals.add(result.quick_stats(running.machine.graph))
+        result.add_to(settings.totals, running.machine.graph)
 
     def _plan(self) -> Plan:
         running, settings = self._running, self._settings
