@@ -8,7 +8,7 @@ and the tools. They stop the run, so that the model is not asked again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,7 +17,7 @@ from agno.models.base import Model
 from agno.models.response import ModelResponse
 from agno.tools import Function
 
-from benchmarks.peers.declaring import missing, openai_calls, signed, used
+from benchmarks.peers.declaring import missing, never_asked, openai_calls, signed, used
 from benchmarks.recording import Answers, Recording
 from benchmarks.work import KINDS, Kind, Workload
 
@@ -69,23 +69,8 @@ class _Script(Model):  # type: ignore[misc]
         """The one answer."""
         return ModelResponse(role="assistant", tool_calls=self.calls)
 
-    def invoke(self, *_: Any, **__: Any) -> ModelResponse:
-        """Never asked."""
-        raise NotImplementedError
-
-    def invoke_stream(self, *_: Any, **__: Any) -> Iterator[ModelResponse]:
-        """Never asked."""
-        raise NotImplementedError
-
-    def ainvoke_stream(self, *_: Any, **__: Any) -> AsyncIterator[ModelResponse]:
-        """Never asked."""
-        raise NotImplementedError
-
-    def _parse_provider_response(self, response: Any, **_: Any) -> ModelResponse:
-        raise NotImplementedError
-
-    def _parse_provider_response_delta(self, response: Any) -> ModelResponse:
-        raise NotImplementedError
+    invoke = invoke_stream = ainvoke_stream = never_asked
+    _parse_provider_response = _parse_provider_response_delta = never_asked
 
 
 def _tool(peer: Agno, name: str, kind: Kind) -> Function:

@@ -55,6 +55,14 @@ def signed(
     return function
 
 
+def never_asked(*_: object, **__: object) -> Any:
+    """In place of what a model's base class demands and no run here calls; being called is a fault.
+
+    A peer whose next version does call it is shown as failed with this reason.
+    """
+    raise AssertionError("the model was asked in a way that this benchmark has no answer for")
+
+
 def used(workload: Workload) -> tuple[str, ...]:
     """The tools that are called, in the order of their first calls."""
     return tuple(dict.fromkeys(work.tool for turn in workload.turns for work in turn))

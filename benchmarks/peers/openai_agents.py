@@ -28,7 +28,7 @@ from agents.tool_context import ToolContext
 from openai.types.responses import ResponseFunctionToolCall
 from pydantic import create_model
 
-from benchmarks.peers.declaring import calls, missing, used
+from benchmarks.peers.declaring import calls, missing, never_asked, used
 from benchmarks.recording import Answers, Recording
 from benchmarks.work import KINDS, Kind, Workload
 
@@ -85,8 +85,7 @@ class _Scripted(Model):  # type: ignore[misc] # unknown where the package is not
     async def get_response(self, *_: Any, **__: Any) -> ModelResponse:
         return self._response
 
-    def stream_response(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError
+    stream_response = never_asked
 
 
 def _config(workload: Workload, turn: int) -> RunConfig:

@@ -17,7 +17,7 @@ from strands.hooks import AfterToolsEvent
 from strands.models import Model
 from strands.tools.executors import ConcurrentToolExecutor, SequentialToolExecutor
 
-from benchmarks.peers.declaring import calls, missing, signed, used
+from benchmarks.peers.declaring import calls, missing, never_asked, signed, used
 from benchmarks.recording import Answers, Recording
 from benchmarks.work import KINDS, Kind, Workload
 
@@ -112,10 +112,4 @@ class _NoModel(Model):  # type: ignore[misc]
         """Nothing to read."""
         return {}
 
-    def structured_output(self, *_: Any, **__: Any) -> Any:
-        """Never asked."""
-        raise NotImplementedError
-
-    def stream(self, *_: Any, **__: Any) -> Any:
-        """Never asked."""
-        raise NotImplementedError
+    structured_output = stream = never_asked

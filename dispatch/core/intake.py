@@ -167,7 +167,7 @@ class Intake(Books):
     # From arrival to the graph
 
     def _goes_straight(self, group: Group) -> bool:
-        """Whether a call that waits for nobody it names may go straight into the graph."""
+        """Whether a call that names nobody may go straight into the graph."""
         return (
             not self._line
             and not self._arrivals.parked
@@ -181,13 +181,13 @@ class Intake(Books):
 
     def _begin(self, call: CallRecord, claims: tuple[Claim, ...], call_id: str, group: str) -> None:
         """What all the steps below come to for such a call."""
-        if claims:
-            call.claims = claims
-        if group:
-            call.group = group
         self._arrivals.seat(call.position, call_id)
         call.node, free = self.order.begin(call.position, claims)
-        call.conflicting = bool(claims) and bool(self.graph.index.predecessors[call.node])
+        if group:
+            call.group = group
+        if claims:
+            call.claims = claims
+            call.conflicting = bool(self.graph.index.predecessors[call.node])
         if free:
             self._enter(call)
         else:

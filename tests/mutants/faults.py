@@ -135,4 +135,52 @@ FAULTS = (
         "tuple(result for _, result in sorted(results.items()))",
         "tuple(results.values())",
     ),
+    Fault(
+        "a plain call goes straight past one whose claims are not known",
+        "core/intake.py",
+        "            not self._line\n            and not self._arrivals.parked\n",
+        "            not self._arrivals.parked\n",
+    ),
+    Fault(
+        "a plain call goes straight though a policy has ended its group",
+        "core/intake.py",
+        "            and group.verdict is None\n",
+        "",
+    ),
+    Fault(
+        "a plain call goes straight before the turn's ticket is granted",
+        "core/intake.py",
+        "            and self.ticket is TicketState.NONE\n",
+        "",
+    ),
+    Fault(
+        "a plain call goes straight behind one that was given up",
+        "core/intake.py",
+        "            and not self.order.doomed\n            and not self.order.failed\n",
+        "",
+    ),
+    Fault(
+        "a plain call goes straight though its predecessors run",
+        "core/order.py",
+        "        return node, not left\n",
+        "        return node, True\n",
+    ),
+    Fault(
+        "the longest chain is not told of once the turn is closed",
+        "core/books.py",
+        "            if call.state is CallState.READY and call.position not in asked:",
+        "            if call.state is CallState.READY and call.position in asked:",
+    ),
+    Fault(
+        "a success that was in flight at a rate-limit signal raises the limit",
+        "core/adaptive.py",
+        " or start <= self.lowered_at:",
+        ":",
+    ),
+    Fault(
+        "a rate-limit signal lowers nothing",
+        "core/adaptive.py",
+        "        self.limit = max(self.bounds.min, min(self.limit, used - 1))\n",
+        "",
+    ),
 )
