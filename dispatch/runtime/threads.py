@@ -74,8 +74,9 @@ class WorkerPool:
                 return
             self._made += 1
             name = f"{self._name}-{self._made}"
+        first = [work]  # emptied by the thread, which keeps its arguments while it lives
         try:
-            threading.Thread(target=self._serve, args=(work,), name=name, daemon=True).start()
+            threading.Thread(target=self._serve, args=(first,), name=name, daemon=True).start()
         except RuntimeError:
             ACTIVITY.add(-1)
             raise
@@ -92,7 +93,8 @@ class WorkerPool:
         for _ in range(idle):
             self._queue.put(None)
 
-    def _serve(self, work: Work | None) -> None:
+    def _serve(self, first: list[Work]) -> None:
+        work: Work | None = first.pop()
         while work is not None:
             try:
                 work()

@@ -1,5 +1,6 @@
 import os
 import threading
+import weakref
 
 import pytest
 
@@ -22,6 +23,24 @@ def test_an_idle_thread_is_used_again() -> None:
         while not pool._idle:  # the thread says it is idle a moment after the work
             pass
     assert {"test-reuse-1"} == set(names)
+
+
+def test_an_idle_thread_keeps_nothing_of_its_work() -> None:
+    """Neither the first work of a thread nor a later one lives on while it waits for more."""
+    pool = WorkerPool("test-forgets")
+    for _ in range(3):
+        done = threading.Event()
+
+        def work(done: threading.Event = done) -> None:
+            done.set()
+
+        left = weakref.ref(work)
+        pool.submit(work)
+        del work
+        assert done.wait(5)
+        while not pool._idle:  # the thread says it is idle a moment after the work
+            pass
+        assert left() is None
 
 
 def test_work_that_blocks_does_not_keep_other_work_waiting() -> None:
