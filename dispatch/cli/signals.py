@@ -120,7 +120,14 @@ class _Heard:
 def end_with(code: int) -> None:
     """Let signals change no exit code any more; one that finds the process hanging ends it.
 
-    For the end of the process: all is printed, only the interpreter's own shutdown is to come.
+    For the end of the process: all is printed, only the interpreter's own shutdown is to come,
+    which also removes what is left of temporary folders.
     """
-    handle(lambda number, frame: os._exit(code))
+    over = time.monotonic()
+
+    def heard(number: int, frame: FrameType | None) -> None:
+        if time.monotonic() - over > PATIENCE:
+            os._exit(code)
+
+    handle(heard)
     atexit.register(lambda: [signal.signal(number, signal.SIG_IGN) for number in SIGNALS])

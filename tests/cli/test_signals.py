@@ -84,10 +84,12 @@ def test_pressing_ctrl_c_again_changes_nothing(
 def test_signals_until_the_very_end_change_nothing(
     tmp_path: Path, root: Path, number: signal.Signals
 ) -> None:
-    """One signal after the other until the process is gone: one ending, and all that was done."""
+    """One signal after the other until the process is gone: all that was done, nothing left."""
     script = "echo $$ > pid; sleep 600"
     file = turn_file(tmp_path, ("list_directory", {}), ("shell", {"command": script}))
-    command = start("run", file, "--root", root, "--json")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    command = start("run", file, "--root", root, "--json", env={"TMPDIR": str(temporary)})
     try:
         assert eventually(lambda: (root / "pid").exists())
         while command.poll() is None:
@@ -98,6 +100,7 @@ def test_signals_until_the_very_end_change_nothing(
         command.kill()
     assert (130, False) == (command.returncode, b"Traceback" in err), err
     assert ["ok", "cancelled"] == [r["status"] for r in json.loads(out)["results"]]
+    assert [] == list(temporary.iterdir())
 
 
 def test_a_signal_while_results_are_printed_loses_none(tmp_path: Path, root: Path) -> None:
