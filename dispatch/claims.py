@@ -112,6 +112,9 @@ def conflict(first: Iterable[Claim], second: Iterable[Claim]) -> tuple[Claim, Cl
 
 def combine(claims: Iterable[Claim]) -> tuple[Claim, ...]:
     """One claim per key, in order of first mention: two different modes on one key are a write."""
+    claims = tuple(claims)
+    if len(claims) < 2:
+        return claims
     modes: dict[Key, str] = {}
     for key, mode in claims:
         known = modes.get(key)
@@ -201,12 +204,14 @@ class FileKeys:
 
     def resolve(self, claims: Iterable[Claim]) -> tuple[Claim, ...]:
         """The claims with every file key made canonical and one claim left per key."""
-        return combine(
-            Claim(self.key(os.path.join(*key[1:])), mode)  # noqa: PTH118 - hot path
-            if key[:1] == (FILE,) and len(key) > 1
-            else Claim(key, mode)
-            for key, mode in claims
-        )
+        return combine([self._resolved(claim) for claim in claims])
+
+    def _resolved(self, claim: Claim) -> Claim:
+        key, mode = claim
+        if len(key) < 2 or key[0] != FILE:
+            return claim
+        path = key[1] if len(key) == 2 else os.path.join(*key[1:])  # noqa: PTH118 - hot path
+        return Claim(self.key(path), mode)
 
     def shown(self, claim: Claim) -> str:
         """The claim for people: `WRITE of file src/a.py`."""

@@ -42,6 +42,10 @@ class Template:
 
     def claims(self, arguments: Mapping[str, Any]) -> list[Claim]:
         """The claims for these arguments; raises for a value that names no resource."""
+        if len(self.names) == 1 and type(value := arguments[self.names[0]]) is str:
+            return [
+                Claim((self.kind, *key), self.mode) for key in self._keys({self.names[0]: value})
+            ]
         values = [_texts(name, arguments[name]) for name in self.names]
         if math.prod(map(len, values)) > MAX_CLAIMS:
             raise DeclarationError(f"{self.text!r} gives more than {MAX_CLAIMS:,} claims")
@@ -55,6 +59,8 @@ class Template:
         filled = self._filled(values)
         if self.kind != FILE:
             return [tuple(filled)]
+        if len(filled) == 1:
+            return [(filled[0],)]
         # A tool may write f"{dir}/{name}" or join(dir, name); with an empty or an absolute part
         # these are two files, so both are claimed.
         written = "/".join(filled)

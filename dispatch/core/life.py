@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from enum import IntEnum, StrEnum, auto
 from typing import Any
 
@@ -103,8 +104,9 @@ STOP_KINDS = {
 }
 
 
+@dataclass(slots=True, eq=False)
 class CallRecord:
-    """What the turn machine knows of one call; the attributes here are the defaults.
+    """What the turn machine knows of one call.
 
     How it came: the ids in `names` that it names, those in `refs` whose values it takes,
     `same` equal for identical calls, its `group` and `gate`. `late` while its claims are unknown,
@@ -121,41 +123,39 @@ class CallRecord:
     group's policy ended it; `counted` whether the policy counts it.
     """
 
-    state = CallState.PLANNED
+    position: int
+    state: CallState = CallState.PLANNED
     claims: tuple[Claim, ...] = ()
     names: tuple[str, ...] = ()
     refs: tuple[str, ...] = ()
     same: str | None = None
-    group = REST
-    gate = GateKind.NONE
-    late = False
-    gated = False
-    deferred = False
+    group: str = REST
+    gate: GateKind = GateKind.NONE
+    late: bool = False
+    gated: bool = False
+    deferred: bool = False
     targets: tuple[int, ...] = ()
     ref_targets: tuple[int, ...] = ()
-    node = -1
-    leader = -1
+    node: int = -1
+    leader: int = -1
     followers: tuple[int, ...] = ()
-    alive = False
-    heeds_token = False
-    open_turns = 0
-    held_up = False
-    waits = 0
+    alive: bool = False
+    heeds_token: bool = False
+    open_turns: int = 0
+    held_up: bool = False
+    waits: int = 0
     asked: Status | None = None
-    cancelled = False
-    conflicting = False
-    serialized = False
-    waited = False
+    cancelled: bool = False
+    conflicting: bool = False
+    serialized: bool = False
+    waited: bool = False
     status: Status | None = None
     kind: FailureKind | None = None
     phase: Phase | None = None
     cause: int | None = None
-    note = ""
-    by_policy = False
-    counted = True
-
-    def __init__(self, position: int) -> None:
-        self.position = position
+    note: str = ""
+    by_policy: bool = False
+    counted: bool = True
 
     @property
     def may_never_settle(self) -> bool:
@@ -164,7 +164,11 @@ class CallRecord:
 
     def dump(self) -> dict[str, Any]:
         """What differs from the defaults, as JSON types."""
-        state = dict(vars(self))
+        state: dict[str, Any] = {"position": self.position}
+        for name, default in _DEFAULTS:
+            value = getattr(self, name)
+            if value != default:
+                state[name] = value
         if self.claims:
             state["claims"] = [[list(claim.key), claim.mode] for claim in self.claims]
         return state
@@ -176,6 +180,9 @@ class CallRecord:
         for name, value in state.items():
             setattr(record, name, value if value is None else _LOAD.get(name, _plain)(value))
         return record
+
+
+_DEFAULTS = [(field.name, field.default) for field in fields(CallRecord)[1:]]
 
 
 def _plain(value: Any) -> Any:

@@ -265,16 +265,15 @@ class Driver:
 
     def _settle(self, position: int) -> None:
         call = self.turn.calls[position]
-        if call.ticket is None and not call.owner:
-            if call.scope is not None:
-                call.scope.alive = False
-        else:
+        if call.ticket is not None or call.owner:
             self._holdings.give_claims_back(call)
+        call.settled()
         if self.turn.teller is not None:
             self.turn.tell(position, CallState.SETTLED, self.machine.calls[position].status)
 
     def _hold(self, position: int) -> None:
         self._holdings.hold(self.turn.calls[position])
+        self.turn.calls[position].settled()
         self.turn.tell(position, CallState.SETTLED, self.machine.calls[position].status)
 
     def _decide(self) -> None:
@@ -289,6 +288,19 @@ class Driver:
         self._holdings.leave()
         self.turn.tell_turn("gone")
         self._gone()
+        if self._slots.wanted:
+            self._slots.grant()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Refer back to nothing, so that all is freed with the last reference to the turn."""
+        self._ended = self._decided = self._gone = self._slots.start = _nothing
+        self._inbox.retire()
+        self.turn.let_go()
+
+
+def _nothing(*_: object) -> None:
+    """Told to nobody."""
 
 
 _PERFORM: Mapping[Do, Callable[[Driver, int], None]] = {

@@ -10,8 +10,10 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextvars import copy_context
 
 from dispatch.errors import UsageError
+from dispatch.runtime.fault import report
 
 
 class Inbox:
@@ -29,6 +31,7 @@ class Inbox:
         self._step = step
         self._failed = failed
         self._pumping = False
+        self._variables = copy_context()
 
     def check_thread(self) -> None:
         """Raise `UsageError` anywhere but on the thread of this loop."""
@@ -60,6 +63,12 @@ class Inbox:
         if not self._pumping:
             self.pump()
 
+    def take_last(self, handle: Callable[..., None], *news: object) -> None:
+        """The same as the last thing that a task does, whose context variables nobody sees."""
+        self._news.append((handle, news))
+        if not self._pumping:
+            self._variables.run(self.pump)
+
     def hand(self, handle: Callable[..., None], *news: object) -> bool:
         """Have this handled now if this is the loop's thread, else soon; False if it is gone."""
         if threading.get_ident() != self._thread or self.loop.is_closed():
@@ -78,6 +87,10 @@ class Inbox:
         finally:
             self._pumping = False
 
+    def retire(self) -> None:
+        """Nothing will lead to anything any more: keep nothing of whoever carried it out."""
+        self._step, self._failed = bool, _ignored
+
     def _emptied(self) -> bool:
         """Handle what there is; False if something of it raised, and the rest is to be done yet."""
         news, step = self._news, self._step
@@ -91,3 +104,7 @@ class Inbox:
         except BaseException as error:  # noqa: BLE001 - told, and kept where it must come out
             self._failed(error)
             return False
+
+
+def _ignored(error: BaseException) -> None:
+    report("news for a turn that is gone raised", error)

@@ -70,14 +70,9 @@ class Invocation(Protocol):
 
 
 class TaskInvocation:
-    """An `async def` tool in a task of its own."""
+    """An `async def` tool in a task of its own, which tells of its end in its last step."""
 
-    __slots__ = ("_done", "_task")
-
-    @property
-    def finished(self) -> bool:
-        """Whether the task is done."""
-        return self._task.done()
+    __slots__ = ("_done", "_task", "finished")
 
     def __init__(
         self,
@@ -88,22 +83,38 @@ class TaskInvocation:
         done: Callable[[Outcome], None],
     ) -> None:
         self._done = done
-        self._task = loop.create_task(_call(handler, arguments), context=context)
-        if self._task.done():  # an eager task that never waited
-            self._finish(self._task)
-        else:
-            self._task.add_done_callback(self._finish)
+        self.finished = False
+        self._task: asyncio.Task[None] | None = None
+        self._task = loop.create_task(self._call(handler, arguments), context=context)
+        if not self.finished:  # as an eager task is that never waited
+            self._task.add_done_callback(self._gone)
 
     def cancel(self) -> None:
         """Cancel the task."""
-        self._task.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
-    def _finish(self, task: asyncio.Task[Outcome]) -> None:
-        if task.cancelled():  # cancelled before its first step
-            error = asyncio.CancelledError()
-            self._done(Outcome(error=error, foreign=True, began=False))
-        else:
-            self._done(task.result())
+    async def _call(self, handler: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+        try:
+            outcome = Outcome(value=await handler(**arguments))
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            outcome = Outcome(error=error, foreign=task is not None and task.cancelling() > 0)
+        except BaseException as error:  # noqa: BLE001 - a tool may raise anything
+            outcome = Outcome(error=error)
+        if self._task is not None:
+            self._task.remove_done_callback(self._gone)
+        self._end(outcome)
+        del outcome  # the traceback of its error refers to this frame
+
+    def _gone(self, task: asyncio.Task[None]) -> None:
+        """It was cancelled before its first step."""
+        self._end(Outcome(error=asyncio.CancelledError(), foreign=True, began=False))
+
+    def _end(self, outcome: Outcome) -> None:
+        self.finished = True
+        done, self._done, self._task = self._done, _ignored, None
+        done(outcome)
 
 
 class ThreadInvocation:
@@ -138,6 +149,7 @@ class ThreadInvocation:
                 loop.call_soon_threadsafe(self._finish, outcome)
             except RuntimeError:  # the loop is closed: nobody waits any more
                 ended()
+            del outcome  # the traceback of its error refers to this frame
 
         pool.submit(work)
 
@@ -176,6 +188,22 @@ async def run_in_thread(
     Cancelling waits for the thread all the same, since that cannot be stopped, and is raised then.
     `ended` is called in the thread, as it returns.
     """
+    outcome = await uncancelled(_in_thread(loop, handler, arguments, pool, ended))
+    if outcome.error is None:
+        return await outcome.value if outcome.awaitable else outcome.value
+    try:
+        raise outcome.error
+    finally:
+        del outcome  # the traceback of its error refers to this frame
+
+
+def _in_thread(
+    loop: asyncio.AbstractEventLoop,
+    handler: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    pool: WorkerPool,
+    ended: Callable[[], None],
+) -> asyncio.Future[Outcome]:
     returned: asyncio.Future[Outcome] = loop.create_future()
     context = copy_context()
 
@@ -184,12 +212,10 @@ async def run_in_thread(
         ended()
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(resolve, returned, outcome)
+        del outcome  # as above
 
     pool.submit(work)
-    outcome = await uncancelled(returned)
-    if outcome.error is not None:
-        raise outcome.error
-    return await outcome.value if outcome.awaitable else outcome.value
+    return returned
 
 
 def _called(handler: Callable[..., Any], arguments: Mapping[str, Any], context: Context) -> Outcome:
@@ -200,14 +226,8 @@ def _called(handler: Callable[..., Any], arguments: Mapping[str, Any], context: 
         return Outcome(error=error)
 
 
-async def _call(handler: Callable[..., Any], arguments: Mapping[str, Any]) -> Outcome:
-    try:
-        return Outcome(value=await handler(**arguments))
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        return Outcome(error=error, foreign=task is not None and task.cancelling() > 0)
-    except BaseException as error:  # noqa: BLE001 - a tool may raise anything
-        return Outcome(error=error)
+def _ignored(outcome: Outcome) -> None:
+    """In place of what has been told."""
 
 
 async def _awaited(value: Any) -> Any:

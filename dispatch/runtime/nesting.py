@@ -77,6 +77,25 @@ class Host(Protocol):
 class Scope:
     """What code runs in: a call, a compensation, or a hold inside or outside of one."""
 
+    __slots__ = (
+        "_keeper",
+        "_outer",
+        "_owner",
+        "_token",
+        "abandoned",
+        "above",
+        "alive",
+        "depth",
+        "host",
+        "loop",
+        "open_turns",
+        "position",
+        "table",
+        "tool",
+        "turn_id",
+        "undoes",
+    )
+
     def __init__(
         self,
         table: ResourceTable,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import overload
 
@@ -47,7 +47,7 @@ class TurnResult(Sequence[ToolResult]):
         records: Sequence[CallRecord],
         limits: Mapping[str, int],
         peak: int,
-        answers: Callable[[], Answers],
+        answers: Callable[[Iterable[ToolResult]], Answers],
     ) -> None:
         self.turn_id = turn_id
         self.results = tuple(results)
@@ -56,7 +56,7 @@ class TurnResult(Sequence[ToolResult]):
         self._make_plan = plan
         self._limits = limits
         self._peak = peak
-        self.answers = answers
+        self._answers = answers
         self._conflicting = [record.conflicting for record in records].count(True)
         self._serialized = [record.serialized for record in records].count(True)
 
@@ -69,6 +69,10 @@ class TurnResult(Sequence[ToolResult]):
     def warnings(self) -> tuple[str, ...]:
         """What had to be guessed, and so ran alone."""
         return self.plan.warnings
+
+    def answers(self) -> Answers:
+        """What the calls of another turn may be answered with. For `resume=`, which calls it."""
+        return self._answers(self.results)
 
     @cached_property
     def stats(self) -> TurnStats:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import Context
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from dispatch.call import Failure, FailureKind, Phase, Status, ToolResult
+from dispatch.call import Failure, FailureKind, Phase, Status, ToolCall, ToolResult
+from dispatch.claims import Claim
 from dispatch.core.life import CallRecord
 from dispatch.render import EMPTY, render
 from dispatch.runtime import result
@@ -26,16 +27,23 @@ if TYPE_CHECKING:
 SHOWN_VALUE = (Status.OK, Status.ROLLED_BACK)
 SHOWN_PARTIAL = (Status.CANCELLED, Status.TIMED_OUT, Status.UNKNOWN)
 
+_NO_VARIABLES = Context()
 
+
+@dataclass(slots=True, eq=False)
 class RunningCall:
-    """What the driver keeps for one call; the attributes here are the defaults.
+    """What the driver keeps for one call. Times are seconds on the loop's clock, None before."""
 
-    Times are seconds on the loop's clock, None before.
-    """
-
+    admitted: Admitted
+    position: int
+    submitted: float
+    variables: Context
+    call: ToolCall = field(init=False)
+    """The call as the model wrote it."""
+    claimed: tuple[Claim, ...] | None = field(init=False)
     answer: ToolResult | None = None
     """What an earlier turn has answered in its place."""
-    began = 0
+    began: int = 0
     """How often the table had changed when it started; `began_in` is another one's table."""
     began_in: ResourceTable | None = None
     asked: float | None = None
@@ -45,13 +53,13 @@ class RunningCall:
     started: float | None = None
     ticket: int | None = None
     in_rate: float | None = None
-    suspended = 0.0
+    suspended: float = 0.0
     suspended_at: float | None = None
     request: int | None = None
-    owner = 0
-    overdue = False
+    owner: int = 0
+    overdue: bool = False
     state: str | None = None
-    takes_rates = False
+    takes_rates: bool = False
     asking: asyncio.Task[None] | None = None
     gate_token: CancelToken | None = None
     waiters: tuple[Callable[[], object], ...] = ()
@@ -62,26 +70,27 @@ class RunningCall:
     scope: Scope | None = None
     invocation: Invocation | None = None
     outcome: Outcome | None = None
-    reason = ""
-    holder = ""
-    in_thread = stuck = False
+    reason: str = ""
+    holder: str = ""
+    in_thread: bool = False
+    stuck: bool = False
 
-    def __init__(
-        self, admitted: Admitted, position: int, submitted: float, variables: Context
-    ) -> None:
-        self.admitted = admitted
-        self.call = admitted.call
-        """The call as the model wrote it."""
-        self.position = position
-        self.submitted = submitted
-        self.variables = variables
-        self.claimed = admitted.claims
+    def __post_init__(self) -> None:
+        self.call = self.admitted.call
+        self.claimed = self.admitted.claims
 
     @property
     def heeds_token(self) -> bool:
         """Whether its tool can see its token at all."""
         tool = self.admitted.tool
         return tool is not None and tool.arguments.context_parameter is not None
+
+    def settled(self) -> None:
+        """Nothing of it runs any more: keep nothing that only a running tool needs."""
+        if self.scope is not None:
+            self.scope.alive = False
+        self.scope = self.invocation = None
+        self.variables = _NO_VARIABLES
 
     def withdrawn(self, record: CallRecord, rate_since: float | None) -> None:
         """It will not start: note if it was its rate that it waited for, and not a slot."""

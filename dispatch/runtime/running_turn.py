@@ -6,17 +6,21 @@ own one side of it. Everything here belongs to the turn's loop.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from dispatch.call import Status, ToolResult
 from dispatch.core.life import TURN, CallRecord
+from dispatch.core.plan import Plan
 from dispatch.core.turn import TurnMachine
+from dispatch.errors import UsageError
 from dispatch.runtime.admission import Admission
 from dispatch.runtime.broadcast import Teller
 from dispatch.runtime.inbox import Inbox
 from dispatch.runtime.nesting import Scope
 from dispatch.runtime.place import Place
+from dispatch.runtime.resuming import Answers
 from dispatch.runtime.running import RunningCall
 from dispatch.runtime.settings import TurnSettings
 
@@ -76,6 +80,24 @@ class RunningTurn:
         """A tool or a compensation raised what must end the program."""
         self.fatal = self.fatal or error
         self.cancelled(f"{type(error).__name__} was raised")
+
+    def plan(self) -> Plan:
+        """What waited for what, and why."""
+        admitted = [call.admitted for call in self.calls]
+        return self.admission.describe(admitted, self.machine.graph, self.settings.schedule)
+
+    def answers(self, results: Iterable[ToolResult]) -> Answers:
+        """What the calls of another turn may be answered with, once this one has these results."""
+        if self.place.may_be_undone:
+            raise UsageError("what this turn did may be undone by the turn that it is nested in")
+        ran = zip(self.calls, results, strict=True)
+        return Answers(self.place.table, ran, self.settings.answers)
+
+    def let_go(self) -> None:
+        """Nothing of the turn is left: keep what `plan` and `answers` need, and no outcome."""
+        self.results.clear()
+        for call in self.calls:
+            call.context = call.outcome = None
 
     def scope(self, position: int, **where: Any) -> Scope:
         """What a tool, or a compensation, of the call runs in."""

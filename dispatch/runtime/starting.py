@@ -82,7 +82,7 @@ class Starting:
         assert tool is not None  # noqa: S101 - a refused call never becomes ready
         variables, inbox = call.variables, self._turn.inbox
         variables.run(PARENT.set, scope)
-        done = partial(inbox.take, self._take_outcome, call.position)
+        done = partial(inbox.take_last, self._take_outcome, call.position)
         parameter = tool.arguments.context_parameter
         if parameter is not None:
             call.context = self._context(call, scope)
@@ -153,6 +153,8 @@ class Starting:
             self._late(position)
         if not outcome.began:
             call.started = None
+        if call.grace is None:  # if it was to stop, that has not reached it
+            self._turn.machine.missed(position)
         if self._turn.settings.middleware is None:
             self._slots.learn(call, outcome.error)
         if outcome.error is None:

@@ -14,7 +14,6 @@ from anyio import CancelScope
 
 from dispatch.call import Status, ToolCall, ToolResult
 from dispatch.core.life import TurnState
-from dispatch.core.plan import Plan
 from dispatch.errors import TurnClosed, UsageError
 from dispatch.runtime.cancel import CancelToken
 from dispatch.runtime.driver import Driver
@@ -163,6 +162,8 @@ class Turn:
 
         Those of an all-or-nothing group may still change until the turn is decided.
         """
+        if self._result is not None:
+            return self._result.results
         results = {} if self._driver is None else self._driver.turn.results
         return tuple(result for _, result in sorted(results.items()))
 
@@ -206,13 +207,9 @@ class Turn:
 
         For `resume=`, which calls it.
         """
-        if self._result is None or self._driver is None:
+        if self._result is None:
             raise UsageError("a turn can be resumed once it is over; stop or finish it first")
-        turn = self._driver.turn
-        if turn.place.may_be_undone:
-            raise UsageError("what this turn did may be undone by the turn that it is nested in")
-        ran = zip(turn.calls, self._result, strict=True)
-        return Answers(turn.place.table, ran, self._settings.answers)
+        return self._result.answers()
 
     async def over(self) -> None:
         """Wait until every call has its result, from any loop. Cancelling it changes nothing."""
@@ -310,11 +307,11 @@ class Turn:
             self.id,
             results,
             running.machine.verdict,
-            self._plan,
+            running.turn.plan,
             running.machine.calls,
             settings.limits.named,
             running.peak,
-            self.answers,
+            running.turn.answers,
         )
         with self._lock:
             self._result = result
@@ -328,11 +325,6 @@ class Turn:
                 callback()
         settings.totals.decided(running.turn.now)
         result.add_to(settings.totals, running.machine.graph)
-
-    def _plan(self) -> Plan:
-        running, settings = self._running, self._settings
-        admitted = [call.admitted for call in running.turn.calls]
-        return running.turn.admission.describe(admitted, running.machine.graph, settings.schedule)
 
     def _left(self) -> None:
         if self._parent is not None:

@@ -61,11 +61,11 @@ class _VirtualSelector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> Any:
         if timeout is None or timeout <= 0:
             return super().select(timeout)
+        busy = self._loop.busy()  # first: a thread wakes the loop before it is idle
         events = super().select(0)
         if events:
             return events
-        if self._loop.busy():
-            # A thread wakes the loop first and is idle after that, so that is looked at again.
+        if busy:
             began = time.monotonic()
             events = super().select(min(timeout, GLANCE))
             self._loop.now += min(time.monotonic() - began, timeout)

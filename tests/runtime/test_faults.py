@@ -219,9 +219,9 @@ def test_a_call_that_had_returned_before_the_stop_keeps_its_result() -> None:
         return "done"
 
     async def main() -> TurnResult:
-        return await Dispatcher([trigger, quick]).run([call("trigger"), call("quick")], token=token)
+        return await Dispatcher([trigger, quick]).run([call("quick"), call("trigger")], token=token)
 
-    assert ["pulled", "done"] == [result.content() for result in run_in_virtual_time(main())]
+    assert ["done", "pulled"] == [result.content() for result in run_in_virtual_time(main())]
 
 
 def test_a_call_whose_body_never_began_was_never_started() -> None:

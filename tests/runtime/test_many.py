@@ -1,27 +1,17 @@
 """Very many calls: no recursion, no growth, nothing lost."""
 
 import asyncio
-import gc
+import json
+import subprocess
 import sys
-from collections import Counter
+from pathlib import Path
 
-import psutil
 import pytest
 
-from dispatch import (
-    CallContext,
-    Dispatcher,
-    Limits,
-    Status,
-    ToolCall,
-    ToolError,
-    TurnResult,
-    read,
-    tool,
-    write,
-)
-from dispatch.testing import assert_no_leaks, run_in_virtual_time
+from dispatch import Dispatcher, ToolCall, TurnResult, tool, write
+from tests.runtime import soak
 
+ROOT = Path(__file__).parents[2]
 MANY = 10_000
 
 
@@ -56,79 +46,17 @@ def test_tools_that_finish_at_once_neither_recurse_nor_hang(name: str, eager: bo
     assert list(range(MANY)) == [result.value for result in turn]
 
 
-SOAK_TURNS, SOAK_CALLS = 1000, 100
-"""100,000 calls, of which every hundredth each fails, takes too long, or is in a cancelled turn."""
-
-
-@tool(resource_keys=lambda given: [read("key", str(given["number"] % 7))])
-async def look(number: int) -> int:
-    """Read one of seven keys."""
-    await asyncio.sleep(0.01)
-    if number == 33:
-        raise ToolError("this one fails")
-    if number == 66:
-        await asyncio.sleep(1000)
-    return number
-
-
-@tool(resource_keys=lambda given: [write("key", str(given["number"] % 7))])
-async def change(number: int, context: CallContext) -> int:
-    """Write one of seven keys, and nest a call now and then."""
-    await asyncio.sleep(0.01)
-    if number % 50 == 0:
-        await context.run([ToolCall("n", "look", {"number": number})])
-    return number
-
-
-def soak_calls() -> list[ToolCall]:
-    return [
-        ToolCall(
-            str(n),
-            "change" if n % 5 == 0 else "look",
-            {"number": n},
-            timeout=5.0 if n == 66 else None,
-        )
-        for n in range(SOAK_CALLS)
-    ]
-
-
-async def soak(dispatcher: Dispatcher, turns: int) -> Counter[Status]:
-    """So many turns, every hundredth of them cancelled in the middle; how the calls ended."""
-    ended: Counter[Status] = Counter()
-    for number in range(turns):
-        task = asyncio.ensure_future(dispatcher.run(soak_calls()))
-        if number % 100 == 99:
-            await asyncio.sleep(0.005)
-            task.cancel()
-        try:
-            turn = await task
-        except asyncio.CancelledError as error:
-            turn = error.turn  # type: ignore[attr-defined]
-        assert [str(n) for n in range(SOAK_CALLS)] == [result.call.id for result in turn]
-        ended.update(result.status for result in turn)
-    return ended
-
-
-def megabytes() -> float:
-    gc.collect()
-    return float(psutil.Process().memory_info().rss) / 2**20
-
-
 @pytest.mark.timeout(600)
 def test_a_hundred_thousand_calls_leave_nothing_and_take_no_more_room() -> None:
     """Failures, time-outs and cancels among them; every result is there, and memory stays flat."""
-
-    async def main() -> tuple[Counter[Status], float]:
-        dispatcher = Dispatcher([look, change], limits=Limits(20, per_tool={"change": 5}))
-        async with assert_no_leaks(dispatcher.resources, limits=dispatcher.limits):
-            await soak(dispatcher, SOAK_TURNS // 10)
-            before = megabytes()
-            ended = await soak(dispatcher, SOAK_TURNS)
-            return ended, megabytes() - before
-
-    ended, grown = run_in_virtual_time(main())
-    assert SOAK_TURNS * SOAK_CALLS == ended.total()
-    assert SOAK_TURNS // 100 * SOAK_CALLS == ended[Status.CANCELLED]
-    completed = SOAK_TURNS - SOAK_TURNS // 100
-    assert (completed, completed) == (ended[Status.ERROR], ended[Status.TIMED_OUT])
-    assert grown < 8
+    command = [sys.executable, "-m", "tests.runtime.soak"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT, check=True)
+    told = json.loads(done.stdout)
+    completed = soak.TURNS - soak.TURNS // 100
+    assert soak.TURNS * soak.CALLS == sum(told["ended"].values())
+    assert {
+        "cancelled": soak.TURNS // 100 * soak.CALLS,
+        "error": completed,
+        "timed_out": completed,
+    } == {status: count for status, count in told["ended"].items() if status != "ok"}
+    assert told["grown"] < 4
