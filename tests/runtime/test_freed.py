@@ -11,6 +11,9 @@ import pytest
 from dispatch import AllOrNothing, CallContext, Dispatcher, ToolCall, TurnResult, tool
 from dispatch.runtime.threads import is_idle_worker
 
+WORKERS = "test-freed"
+"""The name of this module's worker threads."""
+
 
 class Value:
     """Something that a weak reference can follow."""
@@ -105,7 +108,8 @@ async def left_alive(dispatcher: Dispatcher, values: list[weakref.ref[object]]) 
     """How many there are once the loop and the threads are done with the turn."""
     await asyncio.sleep(0)
     for thread in threading.enumerate():
-        while "dispatch" in thread.name and thread.is_alive() and not is_idle_worker(thread):
+        ours = thread.name.startswith(WORKERS)
+        while ours and thread.is_alive() and not is_idle_worker(thread):
             pass
     return sum(value() is not None for value in values)
 
@@ -115,6 +119,7 @@ async def left_alive(dispatcher: Dispatcher, values: list[weakref.ref[object]]) 
 async def test_a_turn_goes_with_its_result(name: str, many: int) -> None:
     """What its tools returned is gone as soon as nobody holds the result of the turn."""
     async with Dispatcher(TOOLS) as dispatcher:
+        dispatcher._pool._name = WORKERS
         turn = await dispatcher.run([ToolCall(str(n), name, {}) for n in range(many)])
         values = values_of(turn)
         assert many == await left_alive(dispatcher, values)

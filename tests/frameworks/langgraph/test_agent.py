@@ -290,10 +290,12 @@ async def test_the_outputs_of_past_turns_are_not_kept() -> None:
 
     calls = [("edit", {"path": path, "word": "x"}) for path in "ab"]
     stack: list[Any] = [Watching(), DispatchMiddleware(descriptors={"edit": FILE})]
+    others = set(threading.enumerate())
     for _ in range(3):
         await run(create_agent(scripted(asks(*calls)), [editor({}, Overlap())], middleware=stack))
     assert 6 == len(told)
-    workers = [one for one in threading.enumerate() if "dispatch-worker" in one.name]
+    new = set(threading.enumerate()) - others
+    workers = [one for one in new if one.name.startswith("dispatch-worker")]
     while any(one.is_alive() and not is_idle_worker(one) for one in workers):
         pass
     gc.collect()
