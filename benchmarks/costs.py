@@ -22,6 +22,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
+from benchmarks import profiling
 from benchmarks.counting import TOOLS, WIDTH, Middleware, calls, free, sink
 from benchmarks.options import Options
 from benchmarks.progress import progress
@@ -64,12 +65,13 @@ def measure(options: Options) -> dict[str, Any]:
         plans = {shape: plan(make, sizes, options.rounds) for shape, make in SHAPES.items()}
     found["plan"] = plans
     found["plan growth"] = {shape: growth(costs) for shape, costs in plans.items()}
-    with progress("costs: plans by the turn's machine, memory, import"):
+    with progress("costs: plans by the turn's machine, memory, profile, import"):
         found["plan by the turn's machine"] = {
             shape: plan(make, SIZES[1:3], options.rounds, admitted)
             for shape, make in SHAPES.items()
         }
         found["memory"] = memory()
+        found["profile"] = profiling.measure()
         found["import"] = imports(IMPORTS if options.rounds > 1 else 1)
     return found
 

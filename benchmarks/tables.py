@@ -17,6 +17,7 @@ KINDS = {
     "lost": "lost",
 }
 """What violations are called in the results, and in the tables."""
+PROFILED = ("time", "functions")
 MARK = "*"
 MARKED = f"{MARK} broke the rules there, so it did not do the same work."
 
@@ -47,6 +48,7 @@ def tables(results: Results) -> list[Table]:
         loops_table,
         loop_costs_table,
         costs_table,
+        profile_table,
         other_costs_table,
         plans_table,
         machine_plans_table,
@@ -67,7 +69,13 @@ def targets_table(results: Results) -> Table:
         )
         for target in targets(results)
     ]
-    return Table(title="Targets", header=("what", "target", "measured", ""), rows=rows)
+    missed = [target for target in targets(results) if target.is_met is False and target.why]
+    return Table(
+        title="Targets",
+        header=("what", "target", "measured", ""),
+        rows=rows,
+        notes=tuple(f"{target.what}: {target.why}" for target in missed),
+    )
 
 
 def sign(target: Target) -> str:
@@ -240,6 +248,28 @@ def costs_table(results: Results) -> Table:
         header=("way", *measured),
         rows=[(way, *(number(each.get(way)) for each in measured.values())) for way in ways],
     )
+
+
+def profile_table(results: Results) -> Table:
+    """Where the time of such a call goes."""
+    profile: Mapping[str, Any] = (results.get("costs") or {}).get("profile") or {}
+    parts = dict.fromkeys(part for each in profile.values() for part in each)
+    return Table(
+        title="Where the time of such a call goes",
+        header=("part", *(f"{name}: {what}" for name in profile for what in PROFILED)),
+        rows=[
+            (part, *(text for each in profile.values() for text in _profiled(each[part])))
+            for part in parts
+        ],
+        notes=(
+            "As a profiler sees it, which makes every function dearer; C functions count for who"
+            " called them. The functions of Python that a call passes are the same in every run.",
+        ),
+    )
+
+
+def _profiled(part: Mapping[str, float]) -> tuple[str, str]:
+    return f"{part['share']:.0%}", f"{part['functions']:.1f}"
 
 
 def other_costs_table(results: Results) -> Table:

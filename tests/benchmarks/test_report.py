@@ -69,6 +69,7 @@ def results() -> dict[str, Any]:
             },
             "plan by the turn's machine": {"friendly": {"10000": 33.25}},
             "memory": {"bytes per pending call": 4321},
+            "profile": {"one no-op call": {"who waits": {"share": 0.375, "functions": 72.4}}},
             "import": {"milliseconds": 203.0, "dependencies": 187.0, "beyond": 16.0},
         },
         "functions": {"turns": 730, "states that differ": {"dispatch": 0, "gather": 68}},
@@ -98,6 +99,7 @@ RENDERED = {"screen": report, "page": page}
         *("1234", "7", "55", "66"),  # and by kind
         *("not before Python 3.12", "41.5", "51.2", "995", "33.2", "45.0", "9.00"),
         *("2.75", "4,321", "203", "187", "730", "68", "17", "CPython 3.12.1", "2026-11-30"),
+        *("one no-op call: functions", "38%", "72.4", "A semaphore has no order"),
         *("tool-dispatch", "toollane", "not installed", "met", "not met"),
     ],
 )
