@@ -236,7 +236,7 @@ class Driver:
 
     def _end(self, position: int) -> None:
         call, record = self.turn.calls[position], self.machine.calls[position]
-        if call.timer is not None or call.grace is not None:
+        if call.timer or call.grace or call.abandoned_wait:
             call.stop_timers()
         if record.status is not Status.OK:
             call.reason = why(self.turn, call)

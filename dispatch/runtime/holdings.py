@@ -230,7 +230,7 @@ class Holdings:
             return
         timer = self._inbox.loop.call_at(until, self._inbox.post, self._held_up, position)
         if call is not None:
-            call.grace = timer
+            call.abandoned_wait = timer
 
     def _has_limits(self, position: int) -> bool:
         """Whether every call that waits has a time limit."""

@@ -77,8 +77,12 @@ class Inbox:
         return True
 
     def pump(self) -> None:
-        """Handle news and take steps until there is nothing left to do now."""
-        if self._pumping:
+        """Handle news and take steps until there is nothing left to do now.
+
+        Nothing on a loop that is closed: what is thrown away with it may tell of its end from
+        anywhere, also from inside the collector.
+        """
+        if self._pumping or self.loop.is_closed():
             return
         self._pumping = True
         try:

@@ -95,17 +95,18 @@ class TaskInvocation:
             self._task.cancel()
 
     async def _call(self, handler: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+        task = asyncio.current_task()
         try:
             outcome = Outcome(value=await handler(**arguments))
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
             outcome = Outcome(error=error, foreign=task is not None and task.cancelling() > 0)
         except BaseException as error:  # noqa: BLE001 - a tool may raise anything
             outcome = Outcome(error=error)
-        if self._task is not None:
-            self._task.remove_done_callback(self._gone)
-        self._end(outcome)
-        del outcome  # the traceback of its error refers to this frame
+        if task is _running_task():  # else it does not run: it is thrown away, with its loop
+            if self._task is not None:
+                self._task.remove_done_callback(self._gone)
+            self._end(outcome)
+        del outcome, task  # the traceback of an error refers to this frame
 
     def _gone(self, task: asyncio.Task[None]) -> None:
         """It was cancelled before its first step."""
@@ -224,6 +225,13 @@ def _called(handler: Callable[..., Any], arguments: Mapping[str, Any], context: 
         return Outcome(value=value, awaitable=inspect.isawaitable(value))
     except BaseException as error:  # noqa: BLE001 - a tool may raise anything
         return Outcome(error=error)
+
+
+def _running_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no loop runs
+        return None
 
 
 def _ignored(outcome: Outcome) -> None:

@@ -66,6 +66,8 @@ class RunningCall:
     undone: Undone | None = None
     timer: asyncio.TimerHandle | None = None
     grace: asyncio.TimerHandle | None = None
+    """Runs from the moment at which a stop has reached it."""
+    abandoned_wait: asyncio.TimerHandle | None = None
     context: CallContext | None = None
     scope: Scope | None = None
     invocation: Invocation | None = None
@@ -121,10 +123,10 @@ class RunningCall:
 
     def stop_timers(self) -> None:
         """Let no timer of this call fire any more."""
-        for timer in (self.timer, self.grace):
+        for timer in (self.timer, self.grace, self.abandoned_wait):
             if timer is not None:
                 timer.cancel()
-        self.timer = self.grace = None
+        self.timer = self.grace = self.abandoned_wait = None
 
     def result(self, record: CallRecord, now: float, cause: str) -> ToolResult:
         """The call's one result; `cause` names the call that it was skipped for. Never raises."""

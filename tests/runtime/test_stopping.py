@@ -223,6 +223,25 @@ def test_an_abandoned_call_keeps_its_claims_until_it_really_ends() -> None:
     assert (Status.UNKNOWN, 30.0, Status.UNKNOWN) == run_in_virtual_time(main())
 
 
+def test_a_call_that_waited_for_an_abandoned_one_has_its_whole_end_to_itself() -> None:
+    """A stop that comes in its last step comes too late, as it does for any other call."""
+    token = CancelToken()
+
+    @tool(writes="file:{path}")
+    async def stops_all(path: str) -> str:
+        token.cancel("with its last step")
+        return "done"
+
+    async def main() -> tuple[TurnResult, float]:
+        dispatcher = Dispatcher([refuse, stops_all], grace=0.5, abandoned_wait=60.0)
+        await dispatcher.run([call("refuse", 1.0, path="f", seconds=30)])
+        turn = await dispatcher.run([call("stops_all", path="f")], token=token)
+        return turn, asyncio.get_running_loop().time()
+
+    turn, ended = run_in_virtual_time(main())
+    assert (["done"], 30.0) == ([result.content() for result in turn], ended)
+
+
 @pytest.mark.parametrize(
     ("timeout", "expected"),
     [
