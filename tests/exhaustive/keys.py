@@ -21,7 +21,7 @@ from hashlib import blake2b
 from typing import Any
 
 from dispatch.call import FailureKind, Status
-from dispatch.core.life import CallRecord, CallState
+from dispatch.core.life import CallState
 from tests.exhaustive.setups import Detail, Setup, TurnPlan
 
 _ONLY_WRITTEN = frozenset(("claims", "conflicting", "serialized", "waited", "phase", "note"))
@@ -105,16 +105,12 @@ def _turn(turn: dict[str, Any], plan: TurnPlan) -> list[Any]:
 
 
 def _call(call: dict[str, Any], plan: TurnPlan) -> dict[str, Any]:
-    kept = {
-        name: value
-        for name, value in call.items()
-        if name not in _ONLY_WRITTEN and value != getattr(CallRecord, name, None)
-    }
+    kept = {name: value for name, value in call.items() if name not in _ONLY_WRITTEN}
     if call.get("state") not in (CallState.ENDED, CallState.SETTLED):
         return kept | {"asked": True} if "asked" in kept else kept
     names = (*_STILL_READ, *_FOR_DEPENDENTS) if plan.skips else _STILL_READ
     ended = {name: kept[name] for name in names if name in kept}
     if not plan.is_plain:
         ended["ok"] = call["status"] == Status.OK
-        ended["given up"] = call["kind"] == FailureKind.ABANDONED
+        ended["given up"] = call.get("kind") == FailureKind.ABANDONED
     return ended
