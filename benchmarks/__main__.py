@@ -13,6 +13,7 @@ import inspect
 import json
 import os
 import platform
+import subprocess
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -26,6 +27,8 @@ from benchmarks.progress import say
 from benchmarks.report import report
 from benchmarks.roster import versions
 
+ROOT = Path(__file__).resolve().parents[1]
+
 
 def main(arguments: list[str]) -> int:
     """Do what the arguments ask for; the status to exit with."""
@@ -37,8 +40,9 @@ def main(arguments: list[str]) -> int:
     measured = [name for name in options.sections if name != PAGE]
     results, failed = (known, False) if not measured else measure(measured, options, known)
     if measured:
+        if options.json is None:
+            say("these are part of the results and are not kept; --json FILE keeps them")
         print(report(results))
-        keep(results, options.json)
     if PAGE in options.sections and not write_page(results):
         return 1
     return int(failed)
@@ -60,21 +64,38 @@ def measure(
 ) -> tuple[dict[str, Any], bool]:
     """The results with these sections measured anew, and whether one of them failed.
 
-    Sections that were measured before are kept if they are of this machine and these versions.
+    Sections that were measured before are kept if they are of this machine and these versions. The
+    results are written after each section, so that an interrupt costs no more than one.
     """
     now = {"machine": machine(options), "versions": versions()}
     is_same = comparable(now) == comparable(known)
     if known and not is_same:
         say("the earlier results are of another machine or other versions and are left out")
     results = {**(known if is_same else {}), **now}
+    results["sections"] = dict(results.get("sections") or {})
     failed = False
     for name in names:
+        for part in (results, results["sections"]):
+            part.pop(name, None)
         try:
             results[name] = measured(name, options)
+            results["sections"][name] = f"{datetime.now(UTC):%Y-%m-%d}, {commit()}"
         except Exception as fault:  # noqa: BLE001 - the other sections are worth having
             say(f"{name} failed: {type(fault).__name__}: {fault}")
             failed = True
+        if options.json is not None:
+            keep(results, options.json)
     return results, failed
+
+
+def commit() -> str:
+    """Which state of the project is measured, as git names it."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "an unknown commit"
+    return f"commit {done.stdout.strip()}"
 
 
 def measured(name: str, options: Options) -> dict[str, Any]:
@@ -107,11 +128,8 @@ def comparable(results: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, An
     return where, results.get("versions", {})
 
 
-def keep(results: Mapping[str, Any], path: Path | None) -> None:
-    """Write the results, or say that they are not written."""
-    if path is None:
-        say("these are part of the results and are not kept; --json FILE keeps them")
-        return
+def keep(results: Mapping[str, Any], path: Path) -> None:
+    """Write the results, whole or not at all."""
     text = json.dumps(results, indent=1, ensure_ascii=False, default=str)
     fresh = path.with_name(f"{path.name}.new")
     fresh.write_text(f"{text}\n", encoding="utf-8")
@@ -139,5 +157,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
     except KeyboardInterrupt:
-        say("\ninterrupted; nothing was written")
+        say("\ninterrupted; the sections before it are kept")
         sys.exit(130)

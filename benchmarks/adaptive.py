@@ -317,9 +317,13 @@ def measure(options: Options) -> dict[str, Any]:
             with progress(f"adaptive: {name}") as told:
                 others: dict[int, Seen] = {}
                 runs = pool.map(partial(play, SCENES[name]), fixed)
-                for most, each in zip(fixed, runs, strict=True):
-                    others[most] = each
-                    told()
+                try:
+                    for most, each in zip(fixed, runs, strict=True):
+                        others[most] = each
+                        told()
+                except BaseException:
+                    pool.shutdown(cancel_futures=True)
+                    raise
                 found[name] = compared(SCENES[name], seen[name], others)
     worst = min(each[THROUGHPUT] for each in found.values())
     first = curves(SCENES[names[0]], seen[names[0]])

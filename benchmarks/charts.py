@@ -17,7 +17,7 @@ from PIL import Image
 
 from benchmarks.pictures import pictures, series
 from benchmarks.standings import Results, standings
-from benchmarks.tables import number, ratio
+from benchmarks.tables import cost, ratio
 from benchmarks.targets import MANY, ONE, PEER
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "performance"
@@ -89,7 +89,8 @@ def calls(results: Results) -> Figure:
         costs = [known[way] for way in order]
         colors = [OURS if way.startswith(PEER) else OTHERS for way in order]
         bars = axes.barh(order, costs, color=colors)
-        axes.bar_label(bars, list(map(number, costs)), padding=2)
+        shown = [cost(results["costs"], name, way) for way in order]
+        axes.bar_label(bars, shown, padding=2)
         axes.set_xscale("log")
         axes.margins(x=0.2)
         axes.set_title(f"{name}: µs a call", fontsize=9)

@@ -17,6 +17,7 @@ import time
 import tracemalloc
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -27,7 +28,7 @@ from benchmarks.counting import TOOLS, WIDTH, Middleware, calls, free, sink
 from benchmarks.options import Options
 from benchmarks.progress import progress
 from benchmarks.roster import NotInstalled
-from benchmarks.runs import Contest, Entrant
+from benchmarks.runs import Contest, Entrant, Outcome
 from benchmarks.shapes import SHAPES, admitted, planned
 from benchmarks.worker import LOOPS, Job
 from benchmarks.workloads import NOOPS, ONE_NOOP
@@ -37,6 +38,7 @@ MANY = 1_000
 SIZES = (100, 1_000, 10_000, 100_000)
 PENDING = 10_000
 IMPORTS = 11
+PEERS_RUN = {workload.name: workload for workload in (ONE_NOOP, NOOPS)}
 REPEATS = {ONE_NOOP.name: 100, NOOPS.name: 3}
 """How often each way is run before the next one's turn comes."""
 ROOT = Path(__file__).resolve().parents[1]
@@ -58,8 +60,19 @@ def measure(options: Options) -> dict[str, Any]:
         elif costs:
             loops[name] = costs
     found["loops"] = loops
-    for name, costs_of_peers in peers(options).items():
-        found[name] |= costs_of_peers
+    outcomes = peers(options)
+    for name, of_peers in outcomes.items():
+        known = {peer: each.seconds for peer, each in of_peers.items() if each.seconds is not None}
+        count = len(PEERS_RUN[name].turns[0])
+        found[name] |= {peer: seconds * 1e6 / count for peer, seconds in known.items()}
+    found["broke the rules"] = {
+        name: [peer for peer, each in of_peers.items() if any(asdict(each.violations).values())]
+        for name, of_peers in outcomes.items()
+    }
+    found["failed"] = {
+        name: {peer: each.failed for peer, each in of_peers.items() if each.failed}
+        for name, of_peers in outcomes.items()
+    }
     sizes = SIZES[:-1] if options.quick else SIZES
     with progress("costs: plans"):
         plans = {shape: plan(make, sizes, options.rounds) for shape, make in SHAPES.items()}
@@ -171,23 +184,17 @@ def settled() -> Iterator[None]:
         gc.unfreeze()
 
 
-def peers(options: Options) -> dict[str, Costs]:
-    """What the same calls cost through every peer that runs them, by workload."""
-    found: dict[str, Costs] = {}
+def peers(options: Options) -> dict[str, dict[str, Outcome]]:
+    """What became of the same calls with every peer, by workload."""
+    found: dict[str, dict[str, Outcome]] = {}
     entrants = [Entrant(name=entry.name, entry=entry) for entry in options.peers]
     if not entrants:
         return found
     with Contest(entrants) as contest:
-        for workload in (ONE_NOOP, NOOPS):
-            job = Job(workload=workload, repeats=REPEATS[workload.name])
-            with progress(f"costs: {workload.name}, the peers") as told:
-                outcomes = contest.compete(entrants, job, options.rounds, told=told)
-            count = len(workload.turns[0])
-            found[workload.name] = {
-                name: outcome.seconds * 1e6 / count
-                for name, outcome in outcomes.items()
-                if outcome.seconds is not None
-            }
+        for name, workload in PEERS_RUN.items():
+            job = Job(workload=workload, repeats=REPEATS[name])
+            with progress(f"costs: {name}, the peers") as told:
+                found[name] = contest.compete(entrants, job, options.rounds, told=told)
     return found
 
 

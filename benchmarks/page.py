@@ -21,14 +21,14 @@ TITLE = f"""\
 # Performance
 
 How close to the best possible a turn finishes, what `{PEER}` itself costs, and what others do with
-the same work. Everything on this page was measured in one run and is written by
+the same work. All of this page is written by
 
 ```sh
 make bench
 ```
 
-which makes an environment with all peers first. Only ratios carry over to another machine; the
-microseconds do not."""
+which makes an environment with all peers first, and measures them side by side. Only ratios carry
+over to another machine; the microseconds do not."""
 
 HOW = """\
 ## How it is measured
@@ -47,6 +47,11 @@ HOW = """\
   Runs are interleaved: each round runs every peer once, one after the other, each round with
   another one first. A round before the first warms up. Times are medians, violations the worst of
   the rounds.
+- What lasts from turn to turn lasts here too, as far as a peer allows it: agents and graphs that
+  can be run again are, and `dispatch` keeps its dispatcher, which learns in the round that warms up
+  how long each tool takes. The order that this leads to matters only where slots are few.
+- Most frameworks can also be told to run one call after the other, which breaks no rule: that is
+  the row of the serial loop, and as slow.
 - Each run has a fresh event loop. What is left on it is waited for, then cancelled and counted.
 - A peer that raises, or takes more than a minute, has failed on that workload; the rest goes on."""
 
@@ -81,6 +86,8 @@ def _reached(results: Results) -> str:
 def _on_what(results: Results) -> Iterator[str]:
     for name, value in (results.get("machine") or {}).items():
         yield f"- {name}: {value}"
+    for name, when in (results.get("sections") or {}).items():
+        yield f"- measured, {name}: {when}"
     for name, version in (results.get("versions") or {}).items():
         yield f"- `{name}` {version or 'is not installed'}"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from dataclasses import dataclass, fields
 
 from benchmarks.work import Work, Workload, conflict
 
@@ -90,6 +90,12 @@ class Recording:
         """Wait until the model has written the whole turn."""
         last = max(work.arrives for work in self.workload.turns[turn])
         await asyncio.sleep(max(0.0, last - self.now()))
+
+
+def worst_of(several: Collection[Violations]) -> Violations:
+    """The most of each kind in any of them."""
+    kinds = [field.name for field in fields(Violations)]
+    return Violations(**{kind: max(getattr(each, kind) for each in several) for kind in kinds})
 
 
 def violations(workload: Workload, recording: Recording, answers: Answers) -> Violations:

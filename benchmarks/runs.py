@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from statistics import median
 from types import TracebackType
 
-from benchmarks.recording import Violations
+from benchmarks.recording import Violations, worst_of
 from benchmarks.roster import Entry
 from benchmarks.work import Workload
 from benchmarks.worker import SETTLE, Job, Run, serve
@@ -107,11 +107,9 @@ def outcome(runs: Sequence[Run]) -> Outcome:
     """What several runs come to."""
     failed = next((run.failed for run in runs if run.failed), None)
     seconds = [run.seconds for run in runs if run.seconds is not None]
-    kinds = ("overlaps", "reordered", "over_limit", "lost")
-    worst = {kind: max(getattr(run.violations, kind) for run in runs) for kind in kinds}
     return Outcome(
         seconds=None if failed or not seconds else median(seconds),
-        violations=Violations(**worst),
+        violations=worst_of([run.violations for run in runs]),
         failed=failed,
         tasks=max(run.tasks for run in runs),
         threads=max(run.threads for run in runs),
@@ -126,9 +124,14 @@ class Worker:
         self._entrant = entrant
         self._process: multiprocessing.process.BaseProcess | None = None
         self._connection: Connection | None = None
+        self._imported = False
+        self._never = ""
+        """Why it is not even begun again."""
 
     def run(self, job: Job) -> Run:
         """What came of it; takes little longer than the time-out, whatever the peer does."""
+        if self._never:
+            return Run(failed=self._never)
         if self._entrant.change is not None:
             job = replace(job, workload=self._entrant.change(job.workload))
         try:
@@ -136,8 +139,10 @@ class Worker:
             connection.send(job)
             return self._answer(connection, job.timeout + 4 * SETTLE)
         except TimeoutError as fault:
+            if not self._imported:
+                self._never = f"hangs when it is imported: {fault}"
             self._kill()
-            return Run(failed=f"hangs: {fault}")
+            return Run(failed=self._never or f"hangs: {fault}")
         except (EOFError, OSError):
             self._kill()
             return Run(failed="its process ended")
@@ -156,6 +161,7 @@ class Worker:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             theirs.close()
             self._answer(self._connection, IMPORTS)
+            self._imported = True
         return self._connection
 
     def _answer(self, connection: Connection, seconds: float) -> Run:

@@ -174,7 +174,10 @@ def lacks_table(results: Results) -> Table:
     return Table(
         title="What a peer has no word for, where a workload needs it",
         header=("peer", "lacks"),
-        rows=[(one.peer, ", ".join(one.lacks) or "nothing") for one in standings(results)],
+        rows=[
+            (one.peer, ", ".join(one.lacks) or ("nothing" if one.ran else "-"))
+            for one in standings(results)
+        ],
     )
 
 
@@ -187,6 +190,11 @@ def failures_table(results: Results) -> Table:
             (one.peer, _places(results, [w for w in one.failed if one.failed[w] == why]), why)
             for one in standings(results)
             for why in dict.fromkeys(one.failed.values())
+        ]
+        + [
+            (peer, name, why)
+            for name, failed in ((results.get("costs") or {}).get("failed") or {}).items()
+            for peer, why in failed.items()
         ],
     )
 
@@ -246,8 +254,24 @@ def costs_table(results: Results) -> Table:
     return Table(
         title="Cost of a call that does nothing, µs a call",
         header=("way", *measured),
-        rows=[(way, *(number(each.get(way)) for each in measured.values())) for way in ways],
+        rows=[
+            (way, *(cost(costs, name, way) for name in measured))
+            for way in sorted(ways, key=lambda way: way.startswith(PEER), reverse=True)
+        ],
+        notes=(
+            f"At most 8 of them may run at once. {MARKED}",
+            "Frameworks whose tools run only inside an agent are timed with the agent, whose model"
+            f" is scripted and answers at once; {PEER} is given its calls, as the other"
+            " dispatchers are.",
+        ),
     )
+
+
+def cost(costs: Mapping[str, Any], name: str, way: str) -> str:
+    """A cost, marked if not all of the work was done."""
+    broke = (costs.get("broke the rules") or {}).get(name) or ()
+    found = costs[name].get(way)
+    return number(found) + (MARK if found is not None and way in broke else "")
 
 
 def profile_table(results: Results) -> Table:

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.peers import Peer
-from benchmarks.recording import Answers, Recording, Violations, violations
+from benchmarks.recording import Recording, Violations, violations, worst_of
 from benchmarks.roster import Entry, NotInstalled
 from benchmarks.work import Workload
 
@@ -104,9 +104,9 @@ def one_run(entry: Entry, loop: str, job: Job | None) -> Run:
             return Run()
         with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
             run = runner.run(raced(peer, job))
-    except Exception as fault:  # noqa: BLE001 - a package may fail in any way
+        return replace(run, threads=count_threads(set(threading.enumerate()) - others))
+    except (Exception, asyncio.CancelledError, SystemExit) as fault:  # noqa: BLE001 - any package
         return Run(failed=reason(fault))
-    return replace(run, threads=count_threads(set(threading.enumerate()) - others))
 
 
 async def raced(peer: Peer, job: Job) -> Run:
@@ -115,24 +115,25 @@ async def raced(peer: Peer, job: Job) -> Run:
     timeout = asyncio.timeout(job.timeout)
     try:
         async with timeout:
-            seconds, answers = await timed(peer, recording, job.repeats)
-        run = Run(seconds=seconds, violations=violations(job.workload, recording, answers))
+            seconds, worst = await timed(peer, recording, job.repeats)
+        run = Run(seconds=seconds, violations=worst)
     except Exception as fault:  # noqa: BLE001 - a package may fail in any way
         hangs = f"hangs: no end after {job.timeout:g} s"
         run = Run(failed=hangs if timeout.expired() else reason(fault))
     return replace(run, tasks=await count_tasks(), lacks=peer.lacks(job.workload))
 
 
-async def timed(peer: Peer, recording: Recording, repeats: int) -> tuple[float, Answers]:
-    """The median of the seconds, and the last answers."""
-    seconds = []
+async def timed(peer: Peer, recording: Recording, repeats: int) -> tuple[float, Violations]:
+    """The median of the seconds, and the most of each kind that went wrong."""
+    seconds, seen = [], []
     async with peer.ready(recording) as run:
         gc.collect()
         for _ in range(repeats):
             began = time.perf_counter()
             answers = await run()
             seconds.append(time.perf_counter() - began)
-    return median(seconds), answers
+            seen.append(violations(recording.workload, recording, answers))
+    return median(seconds), worst_of(seen)
 
 
 async def count_tasks() -> int:
@@ -152,7 +153,8 @@ def count_threads(threads: Collection[threading.Thread]) -> int:
     """How many of these do not end by themselves."""
     until = time.monotonic() + SETTLE
     for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))
+        if not isinstance(thread, threading._DummyThread):  # which nobody can wait for
+            thread.join(max(0.0, until - time.monotonic()))
     return sum(thread.is_alive() for thread in threads)
 
 

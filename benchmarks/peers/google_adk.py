@@ -25,6 +25,8 @@ GO = types.Content(role="user", parts=[types.Part(text="Go on.")])
 USAGE = types.GenerateContentResponseUsageMetadata(  # without it every run logs a warning
     prompt_token_count=1, candidates_token_count=1
 )
+RUNS = 100
+"""How often the work may be run: a session that had been used would be copied, longer each time."""
 
 
 class GoogleADK:
@@ -46,7 +48,7 @@ class GoogleADK:
 
     @asynccontextmanager
     async def ready(self, recording: Recording) -> AsyncIterator[Callable[[], Awaitable[Answers]]]:
-        """Make a model, an agent, a runner and a session for each turn."""
+        """Make a model, an agent and a runner for each turn, and a session for each run of it."""
         self.recording = recording
         tools = [self._tools[name] for name in used(recording.workload)]
         turns = range(len(recording.workload.turns))
@@ -56,14 +58,17 @@ class GoogleADK:
             for model in models
         ]
         sessions = [
-            await runner.session_service.create_session(app_name="benchmark", user_id="user")
+            [
+                await runner.session_service.create_session(app_name="benchmark", user_id="user")
+                for _ in range(RUNS)
+            ]
             for runner in runners
         ]
 
         async def turn(index: int) -> list[str | None]:
             await recording.message(index)
             events = runners[index].run_async(
-                user_id="user", session_id=sessions[index].id, new_message=GO
+                user_id="user", session_id=sessions[index].pop().id, new_message=GO
             )
             return [
                 result.response.get("result")

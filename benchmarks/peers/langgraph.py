@@ -1,9 +1,9 @@
 """LangGraph: its `ToolNode`, alone in a graph, starts all calls of a message at once.
 
-Without a limit the node gets the model's message. With one, the graph sends the node each call by
-itself, as LangGraph's own agents do, because its `max_concurrency` counts steps of the graph and
-the node does not look at it. Nothing says which calls may not overlap, and every run of the graph
-counts for itself. No model takes part: what is timed is one run of a graph of one node.
+Without a limit that matters the node gets the model's message. With one, the graph sends the node
+each call by itself, as LangGraph's own agents do, because its `max_concurrency` counts steps of the
+graph and the node does not look at it. Nothing says which calls may not overlap, and every run of
+the graph counts for itself. No model takes part: what is timed is one run of a graph of one node.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class LangGraph:
     async def ready(self, recording: Recording) -> AsyncIterator[Callable[[], Awaitable[Answers]]]:
         """Write the model's messages; a graph of the same tools is compiled once."""
         workload = recording.workload
-        graph = _graph(frozenset(used(workload)), one_by_one=workload.limit is not None)
+        most = max(map(len, workload.turns))
+        limited = workload.limit is not None and workload.limit < most
+        graph = _graph(frozenset(used(workload)), one_by_one=limited)
         config = RunnableConfig(max_concurrency=workload.limit)
         messages = [_message(workload, turn) for turn in range(len(workload.turns))]
 

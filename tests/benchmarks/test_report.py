@@ -69,7 +69,12 @@ def results() -> dict[str, Any]:
             },
             "plan by the turn's machine": {"friendly": {"10000": 33.25}},
             "memory": {"bytes per pending call": 4321},
-            "profile": {"one no-op call": {"who waits": {"share": 0.375, "functions": 72.4}}},
+            "profile": {
+                "one no-op call": {"who waits": {"share": 0.375, "functions": 72.4}},
+                "1,000 no-op calls": {"who waits": {"share": 0.5, "functions": 33.5}},
+            },
+            "broke the rules": {"one no-op call": ["toollane"]},
+            "failed": {"1,000 no-op calls": {"gather": "MemoryError: none left"}},
             "import": {"milliseconds": 203.0, "dependencies": 187.0, "beyond": 16.0},
         },
         "functions": {"turns": 730, "states that differ": {"dispatch": 0, "gather": 68}},
@@ -97,9 +102,19 @@ RENDERED = {"screen": report, "page": page}
         *("1.02", "0.51*", "12.5*", "failed", "RuntimeError: nomore of *this*", "order"),
         *("1241", "121"),  # violations by workload
         *("1234", "7", "55", "66"),  # and by kind
-        *("not before Python 3.12", "41.5", "51.2", "995", "33.2", "45.0", "9.00"),
+        *(
+            "not before Python 3.12",
+            "41.5",
+            "51.2",
+            "995*",
+            "MemoryError: none left",
+            "33.2",
+            "45.0",
+            "9.00",
+        ),
+        "MemoryError: none left",
         *("2.75", "4,321", "203", "187", "730", "68", "17", "CPython 3.12.1", "2026-11-30"),
-        *("one no-op call: functions", "38%", "72.4", "A semaphore has no order"),
+        *("one no-op call: functions", "38%", "72.4", "passes 34 functions", "“stream”"),
         *("tool-dispatch", "toollane", "not installed", "met", "not met"),
     ],
 )
