@@ -58,6 +58,7 @@ ROSTER: tuple[Entry, ...] = (
     _entry("gather, semaphore", "baselines.BASELINES"),
     _entry("gather, lock per key", "baselines.BASELINES"),
     _entry("waves", "baselines.BASELINES"),
+    _entry("dataflow by hand", "baselines.BASELINES"),
     _entry("toollane", "toollane.Toollane", "toollane"),
     _entry("LangGraph ToolNode", "langgraph.LangGraph", "langgraph"),
     _entry("pydantic-ai", "pydantic_ai.PydanticAI", "pydantic-ai-slim"),

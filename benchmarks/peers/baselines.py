@@ -1,9 +1,10 @@
-"""What people write without a package: five ways, from a loop to waves of calls.
+"""What people write without a package: six ways, from a loop to a graph of calls.
 
-Each is a function that prepares a run of all turns. None begins a turn before its message is
-complete. Limits are semaphores, taken in one order by everyone: those of tools and tags first, the
-one for all calls last, so that who waits for a tool holds no place of the others. Locks are taken
-before any of them. The waves are worked out beforehand, so what they cost is not measured.
+Each is a function that prepares a run of all turns. None but the last begins a turn before its
+message is complete. Limits are semaphores, taken in one order by everyone: those of tools and tags
+first, the one for all calls last, so that who waits for a tool holds no place of the others. Locks
+are taken before any of them. Who waits for whom is worked out beforehand, so what that costs is not
+measured.
 """
 
 from __future__ import annotations
@@ -99,13 +100,44 @@ def waves(recording: Recording) -> Run:
 def generations(works: Sequence[Work]) -> list[list[int]]:
     """The positions of the calls that wait for nobody, of those that wait for them, and so on."""
     levels: list[int] = []
-    for position, work in enumerate(works):
-        before = [levels[other] for other in range(position) if conflict(works[other], work)]
-        levels.append(max(before, default=-1) + 1)
+    for before in conflicts(works):
+        levels.append(max((levels[other] for other in before), default=-1) + 1)
     found: list[list[int]] = [[] for _ in range(max(levels, default=-1) + 1)]
     for position, level in enumerate(levels):
         found[level].append(position)
     return found
+
+
+def dataflow(recording: Recording) -> Run:
+    """Each call as it arrives, once the calls of its turn that it conflicts with have ended."""
+    perform = _holding(_semaphores(recording.workload), recording.perform)
+    turns = jobs_by_turn(recording.workload)
+    waits = [conflicts(works) for works in recording.workload.turns]
+
+    async def after(before: Sequence[asyncio.Task[str]], job: str) -> str:
+        if before:
+            await asyncio.wait(before)
+        return await perform(job)
+
+    async def run_turn(turn: int) -> list[str]:
+        tasks: list[asyncio.Task[str]] = []
+        async for position in recording.arrivals(turn):
+            before = [tasks[other] for other in waits[turn][position]]
+            tasks.append(asyncio.create_task(after(before, turns[turn][position])))
+        return await asyncio.gather(*tasks)
+
+    async def run() -> Answers:
+        return await asyncio.gather(*map(run_turn, range(len(turns))))
+
+    return run
+
+
+def conflicts(works: Sequence[Work]) -> list[list[int]]:
+    """By position: the positions of the calls before it that it conflicts with."""
+    return [
+        [other for other in range(position) if conflict(works[other], work)]
+        for position, work in enumerate(works)
+    ]
 
 
 def _gathered(recording: Recording, perform: Perform) -> Run:
@@ -187,4 +219,5 @@ BASELINES = (
         without=frozenset({"readers", "several keys", "subtrees", "arrivals"}),
     ),
     Baseline(name="waves", make=waves, without=frozenset({"turns", "arrivals"})),
+    Baseline(name="dataflow by hand", make=dataflow, without=frozenset({"turns"})),
 )

@@ -1,5 +1,6 @@
 import pytest
 
+from benchmarks.bounds import lower_bound
 from benchmarks.peers.baselines import BASELINES, Baseline, generations
 from benchmarks.recording import Violations
 from benchmarks.work import Work, Workload
@@ -73,6 +74,15 @@ def test_waves_wait_for_the_slowest_of_each() -> None:
     makespan, violations = measured(NAMED["waves"], workload)
     assert Violations() == violations
     assert makespan > 1.5 * slowest
+
+
+def test_dataflow_by_hand_waits_for_nothing_else() -> None:
+    """The chains go on beside the straggler; only the limits and other turns are left to be met."""
+    for name in ("straggler", "reads and edits", "streamed"):
+        workload = named(name)
+        makespan, violations = measured(NAMED["dataflow by hand"], workload)
+        assert Violations() == violations
+        assert makespan <= 1.001 * lower_bound(workload)
 
 
 def test_generations_are_levels_of_the_conflict_graph() -> None:
