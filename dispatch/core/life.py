@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import IntEnum, StrEnum, auto
+from operator import attrgetter
 from typing import Any
 
 from dispatch.call import FailureKind, Phase, Status
@@ -165,9 +166,8 @@ class CallRecord:
     def dump(self) -> dict[str, Any]:
         """What differs from the defaults, as JSON types."""
         state: dict[str, Any] = {"position": self.position}
-        for name, default in _DEFAULTS:
-            value = getattr(self, name)
-            if value != default:
+        for name, default, value in zip(_NAMES, _DEFAULTS, _values(self), strict=True):
+            if value is not default and value != default:
                 state[name] = value
         if self.claims:
             state["claims"] = [[list(claim.key), claim.mode] for claim in self.claims]
@@ -182,7 +182,9 @@ class CallRecord:
         return record
 
 
-_DEFAULTS = [(field.name, field.default) for field in fields(CallRecord)[1:]]
+_NAMES = [field.name for field in fields(CallRecord)[1:]]
+_DEFAULTS = [field.default for field in fields(CallRecord)[1:]]
+_values = attrgetter(*_NAMES)
 
 
 def _plain(value: Any) -> Any:
