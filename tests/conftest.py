@@ -6,6 +6,7 @@ by default: programs that tests start inherit that.
 
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 for number, handler in (
@@ -20,3 +21,14 @@ settings.register_profile(
     "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("default")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what may take longest, so that no process is left alone with it at the end."""
+
+    def seconds(item: pytest.Item) -> float:
+        marker = item.get_closest_marker("timeout")
+        return 0.0 if marker is None else float(marker.args[0])
+
+    items.sort(key=seconds, reverse=True)

@@ -166,9 +166,11 @@ class CallRecord:
     def dump(self) -> dict[str, Any]:
         """What differs from the defaults, as JSON types."""
         state: dict[str, Any] = {"position": self.position}
-        for name, default, value in zip(_NAMES, _DEFAULTS, _values(self), strict=True):
-            if value is not default and value != default:
-                state[name] = value
+        state |= {
+            name: value
+            for name, default, value in zip(_NAMES, _DEFAULTS, _values(self), strict=True)
+            if value is not default and value != default
+        }
         if self.claims:
             state["claims"] = [[list(claim.key), claim.mode] for claim in self.claims]
         return state
