@@ -84,7 +84,7 @@ def calls(results: Results) -> Figure:
     measured = [(name, results["costs"].get(name) or {}) for name in (ONE, MANY)]
     for place, (name, ways) in enumerate(measured, 1):
         axes = figure.add_subplot(1, 2, place)
-        known = {way: cost for way, cost in ways.items() if cost is not None}
+        known = {way: found for way, found in ways.items() if found is not None}
         order = sorted(known, key=lambda way: (-known[way], way))
         costs = [known[way] for way in order]
         colors = [OURS if way.startswith(PEER) else OTHERS for way in order]
