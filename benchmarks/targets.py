@@ -29,6 +29,10 @@ OPENING = (
     "it passes {functions:.0f} functions of Python, many of which open and decide the turn"
     " (see where its time goes below)."
 )
+FOLDERS = (
+    "a claim is compared with what is claimed in each folder above it, and noted in each of them."
+)
+CLASSES = "what is left is making the package's own classes, each once in a process."
 SHARED = (
     " Turns that share a limit take their slots in the order in which their calls were ready, so"
     " that none is put off for ever; who knows all turns beforehand can mix them better."
@@ -70,6 +74,7 @@ def targets(results: Results) -> list[Target]:
         limit=0.95,
         found=(results.get("adaptive") or {}).get(THROUGHPUT),
         at_least=True,
+        why=_rejected(results.get("adaptive") or {}),
     )
     return [*_makespans(results), *_costs(results), adaptive, *_right(results)]
 
@@ -116,6 +121,24 @@ def _passing(costs: Mapping[str, Any], name: str, why: str) -> str:
     return why.format(functions=sum(part["functions"] for part in profile.values()))
 
 
+def _rejected(scenes: Mapping[str, Any]) -> str:
+    """What the best fixed limit does otherwise, in the scene that decides."""
+    known = {
+        name: scene
+        for name, scene in scenes.items()
+        if isinstance(scene, Mapping) and THROUGHPUT in scene and "429s/s" in scene
+    }
+    if not known:
+        return ""
+    name = min(known, key=lambda name: known[name][THROUGHPUT])
+    rejections = known[name]["429s/s"]
+    return (
+        f"that is the scene “{name}”, in which the best fixed limit is rejected"
+        f" {rejections['fixed']:.0f} times a second and loses nothing by it, the adaptive one"
+        f" {rejections['adaptive']:.0f} times."
+    )
+
+
 def _ran(workload: Mapping[str, Any]) -> bool:
     return bool(workload["peers"].get(PEER, {}).get("makespan"))
 
@@ -144,6 +167,7 @@ def _costs(results: Results) -> Iterator[Target]:
         limit=3.0,
         unit="µs",
         found=_most(sizes[LARGEST] for sizes in plans.values() if LARGEST in sizes),
+        why=FOLDERS,
     )
     yield Target(
         what="the same, against a call of a plan of 10,000 (linear)",
@@ -160,6 +184,7 @@ def _costs(results: Results) -> Iterator[Target]:
         limit=20.0,
         unit="ms",
         found=(costs.get("import") or {}).get("beyond"),
+        why=CLASSES,
     )
 
 
