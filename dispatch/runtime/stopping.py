@@ -39,8 +39,7 @@ class Stopping:
 
     def _stopping(self, call: RunningCall) -> bool:
         """Begin its grace, unless the tool had returned before: then its result counts."""
-        ended = self._turn.machine.calls[call.position].status is not None
-        if ended or (call.invocation is not None and call.invocation.finished):
+        if call.invocation is not None and call.invocation.finished:
             self._turn.machine.missed(call.position)
             call.reason = ""
             return False

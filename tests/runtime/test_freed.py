@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dispatch import AllOrNothing, CallContext, Dispatcher, ToolCall, TurnResult, tool
+from dispatch import AllOrNothing, CallContext, CancelToken, Dispatcher, ToolCall, TurnResult, tool
 from dispatch.runtime.threads import is_idle_worker
 
 WORKERS = "test-freed"
@@ -153,3 +153,19 @@ async def test_its_plan_and_its_measures_are_there_as_long_as_the_result_is() ->
         await asyncio.sleep(0)
         assert ((0,), (1,)) == turn.plan.groups
         assert (2, 1) == (turn.stats.calls, turn.stats.conflict_serialized)
+
+
+async def test_a_turn_that_is_stopped_by_the_last_step_of_its_call_goes_too() -> None:
+    """The stop comes too late for the call, and nothing waits for it to end."""
+    token = CancelToken()
+
+    @tool(safe_parallel=True)
+    async def stops_all() -> Value:
+        token.cancel("with its last step")
+        return Value()
+
+    async with Dispatcher([stops_all], grace=60) as dispatcher:
+        turn = await dispatcher.run([ToolCall("a", "stops_all", {})], token=token)
+        values = values_of(turn)
+        del turn
+        assert 0 == await left_alive(dispatcher, values)

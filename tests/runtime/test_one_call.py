@@ -1,11 +1,13 @@
 """Waiting for, and stopping, one call of a turn that goes on."""
 
 import asyncio
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
 
-from dispatch import AllOrNothing, Dispatcher, Status, ToolCall, UsageError
+from dispatch import AllOrNothing, Dispatcher, Status, ToolCall, UsageError, tool
+from dispatch.events import Event
 from dispatch.testing import run_in_virtual_time
 from tests.runtime.stage import Stage, clock
 
@@ -132,3 +134,25 @@ def test_what_has_not_started_is_withdrawn() -> None:
     told = run_in_virtual_time(turn())
     assert ["[cancelled] never started: the stream broke"] * 2 == told[1:]
     assert "[" != told[0][0]
+
+
+async def test_what_a_tool_sets_in_its_context_is_seen_by_nobody_else() -> None:
+    """Sinks are told of its end, and of the calls after it, where the turn was opened."""
+    who: ContextVar[str] = ContextVar("who", default="nobody")
+    seen: list[tuple[str, str]] = []
+
+    @tool(writes="key:one")
+    async def changes() -> str:
+        before = who.get()
+        who.set("tool")
+        return before
+
+    def sink(event: Event) -> None:
+        seen.append((event.state, who.get()))
+
+    who.set("host")
+    async with Dispatcher([changes], sinks=[sink]) as dispatcher:
+        turn = await dispatcher.run([ToolCall("a", "changes", {}), ToolCall("b", "changes", {})])
+    assert ["host", "host"] == [result.value for result in turn]
+    assert 2 == [state for state, _ in seen].count("settled")
+    assert {"host"} == {value for _, value in seen}
