@@ -152,8 +152,8 @@ class Worker:
         if self._connection is None:
             self._connection, theirs = PROCESSES.Pipe()
             arguments = (theirs, self._entrant.entry, self._entrant.loop)
-            self._process = PROCESSES.Process(target=serve, args=arguments)
             resource_tracker.ensure_running()  # else it is started below, and lets signals through
+            self._process = PROCESSES.Process(target=serve, args=arguments)
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             try:
                 self._process.start()  # it lets the signal through once it can end without a word
