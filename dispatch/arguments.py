@@ -97,7 +97,9 @@ def from_signature(handler: Callable[..., Any], name: str) -> Arguments:
     )
 
     def named(instance: BaseModel) -> dict[str, Any]:
-        values = {names[field]: value for field, value in instance.__dict__.items()}
+        values = {}
+        for field, value in instance.__dict__.items():
+            values[names[field]] = value
         return {**values, **(instance.model_extra or {})} if extras else values
 
     def check(given: object) -> dict[str, Any]:

@@ -31,6 +31,9 @@ from dispatch.core.order import Order
 from dispatch.core.policy import Policy
 from dispatch.core.schedules import Schedule
 
+UNKNOWN_CHAIN = 1
+"""A chain of one call of average length."""
+
 
 class Duplicates(StrEnum):
     """What becomes of a call that is identical to an earlier one."""
@@ -95,7 +98,7 @@ class Books(ABC):
     def chain(self, position: int) -> float:
         """How long the longest chain behind this call is; 1 while the turn is open."""
         if not self._chains:
-            return 1
+            return UNKNOWN_CHAIN
         node = self.calls[position].node
         if node < len(self._chains):
             return self._chains[node]
@@ -272,7 +275,8 @@ class Books(ABC):
         self._chains = self.graph.remaining_chains(durations)
         asked = {position for do, position in self.actions if do is Do.REQUEST}
         for call in self.calls:
-            if call.state is CallState.READY and call.position not in asked:
+            changed = call.state is CallState.READY and self._chains[call.node] != UNKNOWN_CHAIN
+            if changed and call.position not in asked:
                 self._do(Do.PREFER, call)
 
     def _do(self, do: Do, call: CallRecord) -> None:

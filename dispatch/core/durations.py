@@ -28,13 +28,12 @@ class Durations:
         self._seconds[tool] = seconds if known is None else known + (seconds - known) * WEIGHT
 
     def of(self, tools: Iterable[str]) -> list[float] | None:
-        """The estimates for calls of these tools; None if nothing is known of any of them.
+        """How long calls of these tools take, as multiples of what a tool among them takes.
 
-        A tool that has not run yet counts as the mean of those among them that have.
+        None if nothing is known of any of them; one that has not run yet counts as 1, so that
+        what is known and what is not can stand in one line.
         """
-        found = [self._seconds.get(tool) for tool in tools]
-        known = [seconds for seconds in found if seconds is not None]
-        if not known:
-            return None
-        mean = sum(known) / len(known)
-        return [mean if seconds is None else seconds for seconds in found]
+        names = list(tools)
+        known = {name: self._seconds[name] for name in set(names) & self._seconds.keys()}
+        mean = sum(known.values()) / len(known) if known else 0.0
+        return [known.get(name, mean) / mean for name in names] if mean else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dispatch.core.policy import BestEffort, Policy, Tally, Verdict
+from dispatch.core.policy import SATISFIED, BestEffort, Policy, Tally, Verdict
 
 REST = ""
 """The group of the calls that no tag of a policy is on: the turn's own."""
@@ -72,7 +72,7 @@ class Groups:
         for group in self.by_name.values():
             group.tally.closed = True
             if not group.tally.calls and group.name != REST:
-                group.verdict = Verdict(satisfied=True)
+                group.verdict = SATISFIED
             elif group.judged():
                 judged.append(group)
         return judged
@@ -85,7 +85,7 @@ class Groups:
             if verdict is not None and not verdict.satisfied:
                 where = f"{group.name}: " if several and group.name != REST else ""
                 return Verdict(satisfied=False, reason=f"{where}{verdict.reason}")
-        return Verdict(satisfied=True)
+        return SATISFIED
 
     def dump(self) -> list[Any]:
         """The tallies and verdicts as JSON types."""

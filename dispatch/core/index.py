@@ -110,7 +110,9 @@ class ConflictIndex:
         `after` are nodes that it waits for whatever it claims.
         """
         if not claims:
-            return self._append(position, tuple(dict.fromkeys(after)) if after else ())
+            self.predecessors.append(tuple(dict.fromkeys(after)) if after else ())
+            self.positions.append(position)
+            return len(self.positions) - 1
         if not self._folders:
             self._plant()
         waits = list(after) if after else []

@@ -93,7 +93,7 @@ class Intake(Books):
         if self.ticket is TicketState.WANTED and not self._can_take_one_ticket():
             self.ticket = TicketState.NONE
             self._look_at(self.calls)
-        self.flows = True
+        self.flows = self.flows or bool(self._line) or self.schedule.needs_whole_turn
         self._run()
         if len(self.calls) > 1:
             self._rank(durations)

@@ -69,12 +69,12 @@ class Order:
         """
         node = self.graph.add(position, claims)
         predecessors, positions = self.graph.index.predecessors, self.graph.index.positions
-        left = 0
         for new in range(len(self._left), node + 1):
-            before = [other for other in predecessors[new] if not self.settled[other]]
-            for other in before:
-                self._after[other].append(new)
-            left = len(before)
+            left = 0
+            for other in predecessors[new]:
+                if not self.settled[other]:
+                    left += 1
+                    self._after[other].append(new)
             self._left.append(left)
             self._after.append([])
             self.settled.append(not left and positions[new] < 0)

@@ -18,6 +18,9 @@ class Verdict:
     reason: str | None = None
 
 
+SATISFIED = Verdict(satisfied=True)
+
+
 @dataclass(slots=True)
 class Tally:
     """How the calls of a group have ended so far.
@@ -70,7 +73,7 @@ class BestEffort:
 
     def judge(self, tally: Tally) -> Verdict | None:
         """Satisfied at the end, whatever happened."""
-        return Verdict(satisfied=True) if tally.over else None
+        return SATISFIED if tally.closed and tally.over else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +103,7 @@ class AllOrNothing:
         """Unsatisfied from the first failure on."""
         if tally.failed:
             return Verdict(satisfied=False, reason=f"call {tally.first_failure} failed")
-        return Verdict(satisfied=True) if tally.over else None
+        return SATISFIED if tally.over else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,11 +71,6 @@ class Admitted:
         return self.tool.timeout
 
     @property
-    def reversible(self) -> bool:
-        """Whether what the call does can be undone, as far as its tool says."""
-        return self.tool is None or self.tool.reversible is not False
-
-    @property
     def repeatable(self) -> bool:
         """Whether running the tool twice is as good as once."""
         tool = self.tool
@@ -124,11 +119,10 @@ class Admission:
     def check(self, calls: Iterable[ToolCall]) -> None:
         """Raise what a host did wrong: no call, a time limit of 0."""
         for call in calls:
-            _check(call)
+            checked(call)
 
     def admit(self, call: ToolCall) -> Admitted:
-        """Look up, validate, claim. Raises what `check` does, never for what a model wrote."""
-        _check(call)
+        """Look up, validate, claim a call that was `checked`. Never raises."""
         tool = self.toolbox.get(call.name) if isinstance(call.name, str) else None
         if tool is None:
             message = self.toolbox.unknown(str(call.name))
@@ -220,7 +214,7 @@ class Admission:
 
     def plan(self, calls: Sequence[ToolCall], schedule: Schedule) -> Plan:
         """The plan of these calls as one whole turn; nothing runs."""
-        admitted = [self.admit(call) for call in calls]
+        admitted = [self.admit(checked(call)) for call in calls]
         machine = TurnMachine(schedule)
         for one in admitted:
             # What a late call touches is not known: here it stands behind what it names, alone.
@@ -274,7 +268,8 @@ _LATE = (
 )
 
 
-def _check(call: ToolCall) -> None:
+def checked(call: ToolCall) -> ToolCall:
+    """The call. Raises `TypeError` or `ValueError` for what a host did wrong in it."""
     if not isinstance(call, ToolCall):
         raise TypeError(
             f"a turn takes ToolCall objects, not {type(call).__name__};"
@@ -288,6 +283,7 @@ def _check(call: ToolCall) -> None:
             raise TypeError(f"call {call.id!r}: {what} takes strings, not {odd!r}")
     if call.timeout is not None and not call.timeout > 0:
         raise ValueError(f"call {call.id!r}: timeout must be above 0 seconds, not {call.timeout}")
+    return call
 
 
 def identity(call: ToolCall) -> str | None:

@@ -16,6 +16,7 @@ from dispatch.concurrency import ToolConcurrency
 from dispatch.core.books import Duplicates
 from dispatch.core.durations import Durations
 from dispatch.core.life import GateKind
+from dispatch.core.lines import Need
 from dispatch.core.plan import Plan
 from dispatch.core.policy import BestEffort, Policy
 from dispatch.core.schedules import Schedule
@@ -145,6 +146,7 @@ class Dispatcher:
         self._middleware = build(middleware, innermost)
         self._totals = Totals()
         self._durations = Durations() if learn_durations else None
+        self._needs: dict[Tool | None, Need] = {}
         self._admission = Admission(
             self.toolbox,
             FileKeys(root),
@@ -180,7 +182,7 @@ class Dispatcher:
         """
         calls = list(calls)
         self._admission.check(calls)
-        return await self.turn(**options).run(calls)
+        return await self.turn(**options).run_checked(calls)
 
     def run_sync(self, calls: Iterable[ToolCall], **options: Unpack[TurnOptions]) -> TurnResult:
         """`run` for callers without an event loop. Raises `UsageError` where one is running.
@@ -198,7 +200,7 @@ class Dispatcher:
         self._admission.check(calls)
         turn = self.turn(**options)
         try:
-            return run_here(turn.run(calls))
+            return run_here(turn.run_checked(calls))
         except KeyboardInterrupt as interrupt:
             interrupt.turn = turn.result  # type: ignore[attr-defined]
             raise
@@ -219,8 +221,7 @@ class Dispatcher:
         return self._turn(options)
 
     def _turn(self, options: TurnOptions, scope: Scope | None = None) -> Turn:
-        checked_options(options)
-        settings = self._with(options) if options else self._settings
+        settings = self._with(checked_options(options)) if options else self._settings
         inside, token = current(), options.get("token")
         shielded = inside is not None and inside.undoes  # what is undone is undone to its end
         tokens = [one for one in (None if shielded else self._closing, token) if one is not None]
@@ -255,6 +256,7 @@ class Dispatcher:
             tell=self._tell,
             totals=self._totals,
             durations=self._durations,
+            needs=self._needs,
             answers=checked_answers(options.get("resume"), policies),
             make_turn=self._turn,
         )

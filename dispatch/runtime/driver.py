@@ -75,11 +75,11 @@ class Driver:
             duplicates=settings.duplicates,
         )
         self._inbox = Inbox(self._step, self._fault)
-        self._loop = self._inbox.loop
+        self.loop = self._inbox.loop
         teller = None
         if settings.tell:
             inside = None if parent is None else parent.call
-            teller = Teller(turn_id, settings.tell, self._loop.time, inside)
+            teller = Teller(turn_id, settings.tell, self.loop.time, inside)
         self.turn = RunningTurn(
             turn_id,
             settings,
@@ -113,7 +113,7 @@ class Driver:
     @property
     def stranded(self) -> bool:
         """Whether the loop is gone, so that nothing will be decided any more."""
-        return self._loop.is_closed()
+        return self.loop.is_closed()
 
     @property
     def peak(self) -> int:
@@ -129,9 +129,10 @@ class Driver:
     def submit(self, admitted: Admitted, variables: Context) -> int:
         """Enter the next call; `pump` lets it start."""
         turn, settings = self.turn, self.turn.settings
-        if self._may_refuse or settings.limits.rated or not admitted.reversible:
+        reversible = admitted.tool is None or admitted.tool.reversible is not False
+        if self._may_refuse or settings.limits.rated or not reversible:
             admitted = grouping.refuse(settings, admitted, undoable=self._undoable)
-        call = RunningCall(admitted, len(turn.calls), self._loop.time(), variables)
+        call = RunningCall(admitted, len(turn.calls), self.loop.time(), variables)
         if settings.answers is not None:
             self._answer(call, settings.answers)
         turn.calls.append(call)
@@ -141,7 +142,7 @@ class Driver:
         timeout = admitted.timeout or settings.call_timeout
         if timeout is not None and self.machine.calls[position].status is None:
             reason = f"timed out after {timeout:g} s"
-            call.timer = self._loop.call_later(
+            call.timer = self.loop.call_later(
                 timeout, self._inbox.post, turn.stop_one, position, Status.TIMED_OUT, reason
             )
         return position
@@ -190,17 +191,18 @@ class Driver:
 
     def _step(self) -> bool:
         actions, todo = self.machine.actions, self._todo
+        active = False
         if actions or todo:
+            active = True
             todo.extend(actions)
             actions.clear()
             while todo:  # what one of them raises leaves the others for the next step
                 do, call = todo.popleft()
                 _PERFORM[do](self, call)
-            return True
-        if self._slots.wanted:
+        if self._slots.wanted and not actions:
+            active = True
             self._slots.grant()
-            return True
-        return False
+        return active
 
     def _fault(self, error: BaseException) -> None:
         """Something foreign raised where nobody expects it; the turn goes on."""
@@ -247,17 +249,14 @@ class Driver:
         if call.waiters:
             self._hosting.go_on(call)
         result = conclude(self.turn, call, record)
-        if result.status is Status.OK and call.started is not None:
-            self._learn(call, result.finished_at - call.started)
+        durations = self.turn.settings.durations
+        if durations is not None and result.status is Status.OK and call.started is not None:
+            durations.learn(call.call.name, result.finished_at - call.started)
         self._ended(result)
         if (record.alive or record.held_up) and record.may_never_settle:
             self._holdings.abandon(call)
         if self.turn.teller is not None:
             self.turn.tell(position, CallState.ENDED, self.turn.results[position].status)
-
-    def _learn(self, call: RunningCall, seconds: float) -> None:
-        if self.turn.settings.durations is not None:
-            self.turn.settings.durations.learn(call.call.name, seconds)
 
     def _revise(self, position: int) -> None:
         self._ended(conclude(self.turn, *self.turn.both(position)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -31,6 +33,39 @@ class Signal:
             for waiting in self._waiting:
                 resolve(waiting, None)
             self._waiting = {}
+
+
+class Latch:
+    """Something that happens once, on one loop, and is waited for on any."""
+
+    __slots__ = ("_happened", "_lock", "_waiting")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._happened = False
+        self._waiting: list[asyncio.Future[None]] = []
+
+    async def wait(self) -> None:
+        """Wait until it has happened. Cancelling it changes nothing for anybody else."""
+        happens = asyncio.get_running_loop().create_future()
+        with self._lock:
+            if self._happened:
+                return
+            self._waiting.append(happens)
+        await happens
+
+    def set(self, here: asyncio.AbstractEventLoop) -> None:
+        """It has happened, on this loop."""
+        with self._lock:
+            self._happened = True
+            waiting, self._waiting = self._waiting, []
+        for happens in waiting:
+            loop = happens.get_loop()
+            if loop is here:
+                resolve(happens, None)
+            else:
+                with contextlib.suppress(RuntimeError):  # the loop of whoever waits is closed
+                    loop.call_soon_threadsafe(resolve, happens, None)
 
 
 def resolve(future: asyncio.Future[T], value: T) -> None:

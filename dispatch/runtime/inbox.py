@@ -85,29 +85,24 @@ class Inbox:
         if self._pumping or self.loop.is_closed():
             return
         self._pumping = True
+        news, step, over = self._news, self._step, False
         try:
-            while not self._emptied():
-                pass
+            while not over:
+                try:
+                    while not over:
+                        if news:
+                            handle, told = news.popleft()
+                            handle(*told)
+                        else:
+                            over = not step()
+                except BaseException as error:  # noqa: BLE001 - told, and kept where it must come out
+                    self._failed(error)
         finally:
             self._pumping = False
 
     def retire(self) -> None:
         """Nothing will lead to anything any more: keep nothing of whoever carried it out."""
         self._step, self._failed = bool, _ignored
-
-    def _emptied(self) -> bool:
-        """Handle what there is; False if something of it raised, and the rest is to be done yet."""
-        news, step = self._news, self._step
-        try:
-            while True:
-                if news:
-                    handle, told = news.popleft()
-                    handle(*told)
-                elif not step():
-                    return True
-        except BaseException as error:  # noqa: BLE001 - told, and kept where it must come out
-            self._failed(error)
-            return False
 
 
 def _ignored(error: BaseException) -> None:

@@ -84,6 +84,8 @@ class Limits:
     ) -> None:
         _check(total, per_tool, per_tag, rates)
         self._machine = SlotMachine(total, per_tool, per_tag, rates)
+        self.rated = self._machine.rated
+        """Whether there is any rate, or was."""
         self._lock = threading.Lock()
         self._starters: dict[int, tuple[Starter, int]] = {}
         self._asked: _Asked | None = None
@@ -107,6 +109,7 @@ class Limits:
         _check(now, _given(per_tool), _given(per_tag), _given(rates))
         with self._lock:
             self._machine.change(total=total, per_tool=per_tool, per_tag=per_tag, rates=rates)
+            self.rated = self._machine.rated
             waiting = [self._starters[request][0] for request in self._machine.queue]
         for starter in {starter.number: starter for starter in waiting}.values():
             starter.limits_changed()
@@ -186,22 +189,26 @@ class Limits:
 
     def grant(self, now: float) -> None:
         """Start what may start now, and see to it that somebody comes back when a rate opens."""
-        while True:
-            while True:
-                with self._lock:
-                    request = self._machine.take(now)
-                    if request is None:
-                        break
-                    starter, call = self._starters[request]
+        take, asked, lost = self._machine.take, None, True
+        while lost:
+            taken, lost = [], False
+            with self._lock:
+                while (request := take(now)) is not None:
+                    taken.append((request, *self._starters[request]))
+            for request, starter, call in taken:
                 if not starter.slots_taken(request, call):
+                    lost = True
                     self.give_back(request)
-            asked = self._ask(now) if self._machine.buckets else None
-            if asked is None or asked.starter.call_limits_at(asked.when):
-                return
-            self.give_back(asked.request)
+            if not lost and self._machine.buckets:
+                asked = self._ask(now)
+                if asked is not None and not asked.starter.call_limits_at(asked.when):
+                    lost = True
+                    self.give_back(asked.request)
 
     def clear_dead(self) -> None:
         """Release the slots of calls whose loop was closed in the middle of their turn."""
+        if not self._starters:
+            return
         with self._lock:
             starters = list(self._starters.items())
         for request, (starter, call) in starters:
@@ -232,11 +239,6 @@ class Limits:
         """The rates by name of a tool or tag, as they are now; read-only."""
         buckets = self._machine.buckets
         return MappingProxyType({name: bucket.rate for name, bucket in buckets.items()})
-
-    @property
-    def rated(self) -> bool:
-        """Whether there is any rate, or was."""
-        return self._machine.rated
 
     @property
     def named(self) -> dict[str, int]:

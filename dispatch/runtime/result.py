@@ -87,15 +87,16 @@ class TurnResult(Sequence[ToolResult]):
             lower_bound=self.plan.lower_bound(times, self._limits),
         )
 
-    def add_to(self, totals: Totals, graph: ConflictGraph) -> None:
+    def add_to(self, totals: Totals, graph: ConflictGraph, now: float) -> None:
         """Add its measures to those of its dispatcher; the plan is made only if limits need it."""
         times = run_times(self.results)
+        work = sum(times)
         if len(self._limits) > 1:
             bound = self.plan.lower_bound(times, self._limits)
         else:
-            chain = sum(times) if len(times) < 2 else graph.lower_bound(times)
-            bound = max(chain, sum(times) / max(1, self._limits["total"]))
-        totals.add(self.results, sum(times), self._conflicting, self._serialized, bound)
+            chain = work if len(times) < 2 else graph.lower_bound(times)
+            bound = max(chain, work / max(1, self._limits["total"]))
+        totals.decided(now, self.results, work, self._conflicting, self._serialized, bound)
 
     def raise_for_failures(self) -> None:
         """Raise an `ExceptionGroup` of `CallFailed`, in intent order, if any call failed."""

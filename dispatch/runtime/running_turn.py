@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from dispatch.call import Status, ToolResult
 from dispatch.core.life import TURN, CallRecord
@@ -18,7 +17,7 @@ from dispatch.errors import UsageError
 from dispatch.runtime.admission import Admission
 from dispatch.runtime.broadcast import Teller
 from dispatch.runtime.inbox import Inbox
-from dispatch.runtime.nesting import Scope
+from dispatch.runtime.nesting import Host, Keeper, Scope
 from dispatch.runtime.place import Place
 from dispatch.runtime.resuming import Answers
 from dispatch.runtime.running import RunningCall
@@ -99,7 +98,15 @@ class RunningTurn:
         for call in self.calls:
             call.context = call.outcome = None
 
-    def scope(self, position: int, **where: Any) -> Scope:
+    def scope(
+        self,
+        position: int,
+        host: Host | None = None,
+        *,
+        owner: int = 0,
+        keeper: Keeper | None = None,
+        undoes: bool = False,
+    ) -> Scope:
         """What a tool, or a compensation, of the call runs in."""
         return Scope(
             self.place.table,
@@ -107,9 +114,12 @@ class RunningTurn:
             turn_id=self.turn_id,
             position=position,
             depth=self.depth,
+            host=host,
+            owner=owner,
+            keeper=keeper,
             above=self.place.parent,
+            undoes=undoes,
             loop=self.inbox.loop,
-            **where,
         )
 
     def tell(

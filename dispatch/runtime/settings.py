@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dispatch.core.books import Duplicates
 from dispatch.core.durations import Durations
+from dispatch.core.lines import Need
 from dispatch.core.policy import Policy
 from dispatch.core.schedules import Schedule
 from dispatch.runtime.admission import Admission
@@ -20,6 +21,7 @@ from dispatch.runtime.options import TurnOptions
 from dispatch.runtime.resources import ResourceTable
 from dispatch.runtime.threads import WorkerPool
 from dispatch.runtime.totals import Totals
+from dispatch.tool import Tool
 
 if TYPE_CHECKING:
     from dispatch.runtime.resuming import Answers
@@ -54,5 +56,7 @@ class TurnSettings:
     tell: Broadcast
     totals: Totals
     durations: Durations | None
+    needs: dict[Tool | None, Need]
+    """What calls of each tool count against that have no tags or state of their own."""
     answers: Answers | None
     make_turn: Callable[[TurnOptions, Scope | None], Turn]

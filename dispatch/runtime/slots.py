@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dispatch.core.lines import Need
 from dispatch.runtime.running import RunningCall
 from dispatch.runtime.running_turn import RunningTurn
-from dispatch.tool import Tool
 
 _NUMBERS = itertools.count(1)
 
@@ -34,7 +33,7 @@ class Slots:
         self._calls = turn.calls
         self._inbox = turn.inbox
         self._limits = turn.settings.limits
-        self._needs: dict[Tool | None, Need] = {}
+        self._needs = turn.settings.needs
         self._giving_back = threading.Lock()
         self._limits.clear_dead()
 

@@ -70,7 +70,7 @@ class Starting:
             call.in_rate = self._slots.rate_since(call)
         call.started = now
         call.began = turn.place.table.changes
-        call.scope = turn.scope(position, host=self._hosting)
+        call.scope = turn.scope(position, self._hosting)
         try:
             call.invocation = self._invoke(call, call.scope)
         except Exception as error:  # noqa: BLE001 - no thread to be had, an odd task factory
@@ -146,14 +146,16 @@ class Starting:
     def _take_outcome(self, position: int, outcome: Outcome) -> None:
         call, record = self._turn.calls[position], self._turn.machine.calls[position]
         if call.scope is not None:
-            call.scope.end()
+            call.scope.alive = False
+            if call.scope.open_turns:
+                call.scope.end()
         if record.state is not CallState.ENDED:
             call.outcome = outcome
         elif outcome.error is None:  # it was given up: its late result is dropped
             self._late(position)
         if not outcome.began:
             call.started = None
-        if call.grace is None:  # if it was to stop, that has not reached it
+        if call.grace is None and record.state is CallState.STOPPING:  # that has not reached it
             self._turn.machine.missed(position)
         if self._turn.settings.middleware is None:
             self._slots.learn(call, outcome.error)

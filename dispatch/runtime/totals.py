@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Any
 
 from dispatch.call import Status, ToolResult
 from dispatch.core.stats import DispatcherStats, summed
@@ -16,7 +15,8 @@ class Totals:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._sums: dict[str, Any] = defaultdict(int)  # counts stay whole numbers
+        self._turns = self._calls = self._conflicting = self._serialized = 0
+        self._makespan = self._run_time = self._lower_bound = self._busy = 0.0
         self._waits: dict[str, float] = defaultdict(float)
         self._statuses: Counter[Status] = Counter()
         self._open = 0
@@ -31,32 +31,28 @@ class Totals:
                 self._since = now
             self._open += 1
 
-    def decided(self, now: float) -> None:
-        """A turn is decided."""
-        with self._lock:
-            self._open -= 1
-            if not self._open:
-                self._sums["busy"] += now - self._since
-
-    def add(
+    def decided(
         self,
+        now: float,
         results: Sequence[ToolResult],
         run_time: float,
         conflicting: int,
         serialized: int,
         lower_bound: float,
     ) -> None:
-        """What was measured of a turn that is decided."""
+        """A turn is decided, and this was measured of it."""
         makespan, waits, statuses = summed(results)
         with self._lock:
-            sums = self._sums
-            sums["turns"] += 1
-            sums["calls"] += len(results)
-            sums["makespan"] += makespan
-            sums["run_time"] += run_time
-            sums["conflicting"] += conflicting
-            sums["conflict_serialized"] += serialized
-            sums["lower_bound"] += lower_bound
+            self._open -= 1
+            if not self._open:
+                self._busy += now - self._since
+            self._turns += 1
+            self._calls += len(results)
+            self._makespan += makespan
+            self._run_time += run_time
+            self._conflicting += conflicting
+            self._serialized += serialized
+            self._lower_bound += lower_bound
             for cause, seconds in waits.items():
                 self._waits[cause] += seconds
             for status, count in statuses.items():
@@ -73,7 +69,14 @@ class Totals:
         """A snapshot."""
         with self._lock:
             return DispatcherStats(
-                **self._sums,
+                turns=self._turns,
+                calls=self._calls,
+                makespan=self._makespan,
+                run_time=self._run_time,
+                busy=self._busy,
+                conflicting=self._conflicting,
+                conflict_serialized=self._serialized,
+                lower_bound=self._lower_bound,
                 running=self._running,
                 peak=self._peak,
                 waits=dict(sorted(self._waits.items())),

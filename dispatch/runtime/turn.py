@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextvars import copy_context
+from operator import attrgetter
 from types import TracebackType
 from typing import Self
 
@@ -15,11 +15,12 @@ from anyio import CancelScope
 from dispatch.call import Status, ToolCall, ToolResult
 from dispatch.core.life import TurnState
 from dispatch.errors import TurnClosed, UsageError
+from dispatch.runtime.admission import checked
 from dispatch.runtime.cancel import CancelToken
 from dispatch.runtime.driver import Driver
 from dispatch.runtime.ended import Ended
 from dispatch.runtime.fault import report
-from dispatch.runtime.futures import Signal, resolve
+from dispatch.runtime.futures import Latch
 from dispatch.runtime.nesting import Scope, current
 from dispatch.runtime.result import TurnResult
 from dispatch.runtime.resuming import Answers
@@ -55,10 +56,8 @@ class Turn:
         self._at_once = False
         self._parent: Scope | None = None
         self._driver: Driver | None = None
-        self._ended = Ended()
-        self._over = Signal()
-        self._lock = threading.Lock()
-        self._when_over: list[Callable[[], object]] = []
+        self._ended: Ended | None = None
+        self._over = Latch()
         self._result: TurnResult | None = None
         self._forget: list[Callable[[], None]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -151,7 +150,7 @@ class Turn:
         Like `cancel`, it raises `UsageError` for a position that no call has.
         """
         self._with(position)
-        return await self._ended.of(position)
+        return await self._told().of(position)
 
     def close(self) -> None:
         """End admission. The turn is over once every call has its result."""
@@ -173,8 +172,7 @@ class Turn:
         Results of an all-or-nothing group come when the turn is decided, in intent order. Any
         number of readers; a slow one never slows the turn, and a cancelled one just goes.
         """
-        self._running.check_thread()
-        async for result in self._ended.each():
+        async for result in self._told().each():
             yield result
 
     async def finish(self) -> TurnResult:
@@ -184,13 +182,15 @@ class Turn:
         `CancelledError` with the `TurnResult` as its `turn`. A `KeyboardInterrupt` or `SystemExit`
         that a tool raised stops its siblings and is raised from here, with its `turn` too.
         """
-        running = self._running
-        running.close()
-        await self._settled(running)
+        await self._settled(self._running)
         return self._whole()
 
     async def run(self, calls: Iterable[ToolCall]) -> TurnResult:
         """Submit all of these, each as it is taken from the iterable, and finish. See `finish`."""
+        return await self.run_checked(map(checked, calls))
+
+    async def run_checked(self, calls: Iterable[ToolCall]) -> TurnResult:
+        """The same for calls that the host is known to have made well."""
         self._at_once = True
         async with self:
             running = self._running
@@ -213,13 +213,8 @@ class Turn:
 
     async def over(self) -> None:
         """Wait until every call has its result, from any loop. Cancelling it changes nothing."""
-        loop = asyncio.get_running_loop()
-        over: asyncio.Future[None] = loop.create_future()
-        with self._lock:
-            if self._result is not None or self._driver is None or self._driver.stranded:
-                return
-            self._when_over.append(lambda: loop.call_soon_threadsafe(resolve, over, None))
-        await over
+        if self._driver is not None and not self._driver.stranded:
+            await self._over.wait()
 
     @property
     def result(self) -> TurnResult | None:
@@ -250,7 +245,7 @@ class Turn:
         running = self._running
         if running.machine.state is not TurnState.OPEN:
             raise TurnClosed(f"call {call.id!r} came after the turn was closed; start another turn")
-        return running.submit(running.turn.admission.admit(call), copy_context())
+        return running.submit(running.turn.admission.admit(checked(call)), copy_context())
 
     def _whole(self) -> TurnResult:
         if self._result is None:
@@ -258,7 +253,7 @@ class Turn:
         return self._result
 
     async def _settled(self, running: Driver) -> None:
-        """Wait until every call has its result, also while being cancelled; then raise.
+        """Close, and wait until every call has its result, also while being cancelled; then raise.
 
         What must end the program goes before a cancel. A turn that is nested in a call then waits
         for the slots of that call.
@@ -288,10 +283,23 @@ class Turn:
                 with contextlib.suppress(asyncio.CancelledError):
                     await self._over.wait()
 
+    def _told(self) -> Ended:
+        """The results for whoever wants them one by one; nothing is kept before somebody does."""
+        running = self._running
+        if self._ended is None:
+            self._ended = Ended()
+            by_end = sorted(self._result or (), key=attrgetter("finished_at"))
+            for result in by_end or running.turn.results.values():
+                self._one_ended(result)
+            if self._result is not None:
+                self._ended.complete(self._result)
+        return self._ended
+
     def _one_ended(self, result: ToolResult) -> None:
-        driver = self._driver
-        if driver is not None and not driver.machine.awaits_verdict(result.index):
-            self._ended.add(result)
+        ended, driver = self._ended, self._driver
+        if ended is None or driver is None or driver.machine.awaits_verdict(result.index):
+            return
+        ended.add(result)
 
     def _decided(self) -> None:
         running, settings = self._running, self._settings
@@ -313,18 +321,13 @@ class Turn:
             running.peak,
             running.turn.answers,
         )
-        with self._lock:
-            self._result = result
-            when_over, self._when_over = self._when_over, []
+        self._result = result
         if self._parent is not None:
             self._parent.wake()
-        self._ended.complete(results)
-        self._over.set()
-        for callback in when_over:
-            with contextlib.suppress(RuntimeError):  # the loop of whoever waits is closed
-                callback()
-        settings.totals.decided(running.turn.now)
-        result.add_to(settings.totals, running.machine.graph)
+        if self._ended is not None:
+            self._ended.complete(results)
+        self._over.set(running.loop)
+        result.add_to(settings.totals, running.machine.graph, running.turn.now)
 
     def _left(self) -> None:
         if self._parent is not None:

@@ -1,4 +1,4 @@
-"""What is known of how long tools take, and the chains in seconds that come of it."""
+"""What is known of how long tools take, and the chains that come of it."""
 
 import json
 
@@ -23,14 +23,22 @@ def test_nothing_known_is_no_estimate() -> None:
     assert (None, None) == (durations.of(["a", "b"]), durations.of([]))
 
 
+def test_tools_that_take_no_time_are_not_told_apart() -> None:
+    """On a clock that stood still nothing was learnt."""
+    durations = Durations()
+    durations.learn("a", 0.0)
+    assert None is durations.of(["a", "b"])
+
+
 def test_the_first_duration_is_the_estimate_and_later_ones_move_it() -> None:
     """An average in which the newest counts: between the old estimate and the new duration."""
     durations = Durations()
-    durations.learn("a", 8.0)
-    assert [8.0, 8.0] == durations.of(["a", "a"])
+    for tool in ("a", "b"):
+        durations.learn(tool, 8.0)
+    assert [1.0, 1.0, 1.0] == durations.of(["a", "b", "a"])
     durations.learn("a", 2.0)
-    (estimate,) = durations.of(["a"]) or [0.0]
-    assert 2.0 < estimate < 8.0
+    estimate, other = durations.of(["a", "b"]) or [0.0, 0.0]
+    assert 2.0 < 8.0 * estimate / other < 8.0
 
 
 def test_a_tool_that_behaves_otherwise_is_known_anew() -> None:
@@ -38,15 +46,24 @@ def test_a_tool_that_behaves_otherwise_is_known_anew() -> None:
     durations = Durations()
     for seconds in [60.0] * 20 + [1.0] * 20:
         durations.learn("a", seconds)
-    assert pytest.approx([1.0], abs=0.5) == durations.of(["a"])
+    durations.learn("b", 1.0)
+    assert pytest.approx([1.0, 1.0], abs=0.2) == durations.of(["a", "b"])
 
 
-def test_an_unknown_tool_counts_as_the_mean_of_the_known() -> None:
-    """Of those calls of the turn whose tool is known; a tool elsewhere does not count."""
+def test_an_unknown_tool_takes_as_long_as_a_known_one() -> None:
+    """On average over the tools of the turn, each counted once; a tool elsewhere does not count."""
     durations = Durations()
     for tool, seconds in (("a", 2.0), ("b", 8.0), ("elsewhere", 1000.0)):
         durations.learn(tool, seconds)
-    assert [2.0, 5.0, 8.0, 5.0] == durations.of(["a", "x", "b", "y"])
+    assert [0.4, 1.0, 1.6, 1.0, 0.4] == durations.of(["a", "x", "b", "y", "a"])
+
+
+@given(st.floats(1e-9, 1e9), st.integers(1, 50))
+def test_the_calls_of_one_tool_are_all_of_length_one(seconds: float, calls: int) -> None:
+    """Exactly: then nobody who waits has to be told of a chain that is as long as it was."""
+    durations = Durations()
+    durations.learn("a", seconds)
+    assert [1.0] * calls == durations.of(["a"] * calls)
 
 
 @given(turns, st.data())
@@ -112,7 +129,19 @@ def test_those_who_asked_before_the_close_are_ranked_anew() -> None:
     assert ([2], 9) == (asked(machine, Do.PREFER), machine.chain(2))
 
 
-@pytest.mark.parametrize("durations", [None, [1.0, 1.0, 1.0, 9.0]], ids=["calls", "seconds"])
+def test_those_whose_chain_is_what_they_asked_with_are_not_told() -> None:
+    """One call of length 1 stands where it stood; one with another behind it does not."""
+    machine = TurnMachine()
+    for claims in (F, G, F):
+        machine.submit(claims)
+    for position in asked(machine, Do.ENTER):
+        machine.granted(position)
+    assert [0, 1] == asked(machine, Do.REQUEST)
+    machine.close([1.0, 1.0, 1.0])
+    assert [0] == asked(machine, Do.PREFER)
+
+
+@pytest.mark.parametrize("durations", [None, [1.0, 1.0, 1.0, 9.0]], ids=["calls", "estimates"])
 def test_the_ranks_go_through_json(durations: list[float] | None) -> None:
     """A loaded turn has the chains of the dumped one, in seconds too."""
     machine = closed(durations)
