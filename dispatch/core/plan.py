@@ -34,6 +34,21 @@ class Edge:
     reason: str
 
 
+def counted(
+    calls: Iterable[tuple[str, frozenset[str]]], limits: Limits
+) -> list[tuple[int, list[int]]]:
+    """The limits that count any of these calls (name and tags), with the positions they count.
+
+    As cheap with a thousand limits as with one.
+    """
+    positions: dict[str, list[int]] = {}
+    for position, (tool, tags) in enumerate(calls):
+        for name in ("total", f"tool:{tool}", *(f"tag:{tag}" for tag in tags)):
+            if name in limits:
+                positions.setdefault(name, []).append(position)
+    return [(limits[name], counts) for name, counts in positions.items()]
+
+
 class Plan:
     """A turn before it runs: groups, edges with reasons, clusters, critical path, lower bound.
 
@@ -95,9 +110,11 @@ class Plan:
         `limits` is a total, or a mapping of `total`, `tool:NAME` and `tag:NAME` to limits.
         """
         named = {"total": limits} if isinstance(limits, int) else (limits or {})
-        return self._graph.lower_bound(
-            durations, [(limit, self._counted(name)) for name, limit in named.items()]
-        )
+        for name in named:
+            if name != "total" and not name.startswith(("tool:", "tag:")):
+                raise ValueError(f"{name!r} is no limit; write 'total', 'tool:NAME' or 'tag:NAME'")
+        counts = [(call.name, tags) for call, tags in zip(self.calls, self._tags, strict=True)]
+        return self._graph.lower_bound(durations, counted(counts, named))
 
     def explain(self, position: int) -> str:
         """Why the call at this position waits: the nearest 20 calls, and how many more."""
@@ -229,16 +246,6 @@ class Plan:
             "waits_for": [{"position": w.cause, "reason": self._reason(w)} for w in waits],
             "waits_for_more": more,
         }
-
-    def _counted(self, name: str) -> list[int]:
-        kind, _, which = name.partition(":")
-        if kind == "total":
-            return list(range(len(self.calls)))
-        if kind == "tool":
-            return [i for i, call in enumerate(self.calls) if call.name == which]
-        if kind == "tag":
-            return [i for i, tags in enumerate(self._tags) if which in tags]
-        raise ValueError(f"{name!r} is no limit; write 'total', 'tool:NAME' or 'tag:NAME'")
 
     def _node_names(self) -> dict[int, int]:
         joins = iter(range(len(self.calls), len(self._graph.index.positions)))

@@ -40,7 +40,7 @@ class Holdings:
         self._undecided = True
         self._held_up_until: dict[int, float] = {}
         self._giving_back = threading.Lock()
-        self._table.clear_dead()
+        self._table.release_lost()
         self.owner = self._table.open(turn.place.owner)
 
     # Told from anywhere

@@ -16,6 +16,7 @@ from dispatch.core.limits import TOTAL, SlotMachine
 from dispatch.core.lines import Need
 from dispatch.core.rates import Rate
 from dispatch.errors import DeclarationError
+from dispatch.runtime.loops import Loops
 from dispatch.runtime.signals import is_rate_limit
 
 T = TypeVar("T")
@@ -84,9 +85,13 @@ class Limits:
     ) -> None:
         _check(total, per_tool, per_tag, rates)
         self._machine = SlotMachine(total, per_tool, per_tag, rates)
-        self.rated = self._machine.rated
+        self.rated = False
         """Whether there is any rate, or was."""
+        self.named: Mapping[str, int] = {}
+        """Every limit by name: `total`, `tool:NAME`, `tag:NAME`; an adaptive one at its highest."""
+        self._take_note()
         self._lock = threading.Lock()
+        self._loops = Loops()
         self._starters: dict[int, tuple[Starter, int]] = {}
         self._asked: _Asked | None = None
 
@@ -109,7 +114,7 @@ class Limits:
         _check(now, _given(per_tool), _given(per_tag), _given(rates))
         with self._lock:
             self._machine.change(total=total, per_tool=per_tool, per_tag=per_tag, rates=rates)
-            self.rated = self._machine.rated
+            self._take_note()
             waiting = [self._starters[request][0] for request in self._machine.queue]
         for starter in {starter.number: starter for starter in waiting}.values():
             starter.limits_changed()
@@ -205,12 +210,10 @@ class Limits:
                     lost = True
                     self.give_back(asked.request)
 
-    def clear_dead(self) -> None:
-        """Release the slots of calls whose loop was closed in the middle of their turn."""
-        if not self._starters:
-            return
+    def release_lost(self) -> None:
+        """Release the slots of calls whose loop was closed; note the running one."""
         with self._lock:
-            starters = list(self._starters.items())
+            starters = list(self._starters.items()) if self._loops.enter() else []
         for request, (starter, call) in starters:
             if starter.is_dead(call):
                 self.give_back(request)
@@ -241,14 +244,6 @@ class Limits:
         return MappingProxyType({name: bucket.rate for name, bucket in buckets.items()})
 
     @property
-    def named(self) -> dict[str, int]:
-        """Every limit by name: `total`, `tool:NAME`, `tag:NAME`; an adaptive one at its highest."""
-        limits = {TOTAL: self.total, **self._machine.limits}
-        if self._machine.heights.by_name:
-            limits.update(self._machine.heights.ceilings(limits))
-        return {"total": limits.pop(TOTAL), **limits}
-
-    @property
     def running(self) -> int:
         """How many calls hold slots now."""
         return len(self._machine.holders)
@@ -257,6 +252,12 @@ class Limits:
     def waiting(self) -> int:
         """How many calls wait for slots or rates now."""
         return len(self._machine.queue)
+
+    def _take_note(self) -> None:
+        """Of what stays as it is until the next change, so that no turn has to look for it."""
+        self.rated = self._machine.rated
+        limits = self._machine.heights.ceilings({TOTAL: self.total, **self._machine.limits})
+        self.named = {"total" if name == TOTAL else name: n for name, n in limits.items()}
 
     def _named(self, kind: str) -> Mapping[str, int]:
         limits = self._machine.limits.items()

@@ -18,6 +18,7 @@ from dispatch.claims import READ, RESERVED_MODES, TOOL, Claim, FileKeys, checked
 from dispatch.core.table import Granted, TableMachine
 from dispatch.errors import Deadlock, DeclarationError
 from dispatch.runtime.futures import resolve
+from dispatch.runtime.loops import Loops
 from dispatch.runtime.nesting import PARENT, Scope, current
 
 MAX_MODES = 16
@@ -77,6 +78,7 @@ class ResourceTable:
         self._files = FileKeys(root)
         self._machine = TableMachine()
         self._lock = threading.Lock()
+        self._loops = Loops()
         self._claimants: dict[int, tuple[Claimant, int]] = {}
         self._modes: set[str] = set()
         self._abandoned: dict[int, Abandoned] = {}
@@ -95,6 +97,7 @@ class ResourceTable:
         """
         resolved = self._files.resolve(checked(claims))
         self.check_modes(resolved)
+        self.release_lost()
         outer = current()
         if outer is not None:
             outer.check_wanted()
@@ -210,12 +213,13 @@ class ResourceTable:
         with self._lock:
             return self._abandoned.get(self._machine.abandoned_conflict(claims))
 
-    def clear_dead(self) -> None:
-        """Release what calls hold whose loop was closed in the middle of their turn."""
+    def release_lost(self) -> None:
+        """Release what calls hold whose loop was closed; note the running one."""
         with self._lock:
-            dead = [ticket for ticket, (who, call) in self._claimants.items() if who.is_dead(call)]
-        for ticket in dead:
-            self.leave(ticket)
+            claimants = list(self._claimants.items()) if self._loops.enter() else []
+        for ticket, (claimant, call) in claimants:
+            if claimant.is_dead(call):
+                self.leave(ticket)
 
     def leave(self, ticket: int) -> None:
         """Give claims back, or withdraw from waiting; wakes whoever goes next."""

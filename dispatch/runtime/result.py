@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import overload
 
 from dispatch.call import Failure, FailureKind, Phase, Status, ToolResult
-from dispatch.core.graph import ConflictGraph
 from dispatch.core.life import CallRecord
 from dispatch.core.plan import Plan
 from dispatch.core.policy import Verdict
@@ -44,6 +43,7 @@ class TurnResult(Sequence[ToolResult]):
         results: Sequence[ToolResult],
         verdict: Verdict,
         plan: Callable[[], Plan],
+        bound: Callable[[Sequence[float], Mapping[str, int]], float],
         records: Sequence[CallRecord],
         limits: Mapping[str, int],
         peak: int,
@@ -54,6 +54,7 @@ class TurnResult(Sequence[ToolResult]):
         self.satisfied = verdict.satisfied
         self.reason = verdict.reason
         self._make_plan = plan
+        self._bound = bound
         self._limits = limits
         self._peak = peak
         self._answers = answers
@@ -84,18 +85,14 @@ class TurnResult(Sequence[ToolResult]):
             conflicting=self._conflicting,
             conflict_serialized=self._serialized,
             peak=self._peak,
-            lower_bound=self.plan.lower_bound(times, self._limits),
+            lower_bound=self._bound(times, self._limits),
         )
 
-    def add_to(self, totals: Totals, graph: ConflictGraph, now: float) -> None:
-        """Add its measures to those of its dispatcher; the plan is made only if limits need it."""
+    def add_to(self, totals: Totals, now: float) -> None:
+        """Add its measures to those of its dispatcher."""
         times = run_times(self.results)
         work = sum(times)
-        if len(self._limits) > 1:
-            bound = self.plan.lower_bound(times, self._limits)
-        else:
-            chain = work if len(times) < 2 else graph.lower_bound(times)
-            bound = max(chain, work / max(1, self._limits["total"]))
+        bound = work if len(times) < 2 else self._bound(times, self._limits)
         totals.decided(now, self.results, work, self._conflicting, self._serialized, bound)
 
     def raise_for_failures(self) -> None:

@@ -6,12 +6,12 @@ own one side of it. Everything here belongs to the turn's loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dispatch.call import Status, ToolResult
 from dispatch.core.life import TURN, CallRecord
-from dispatch.core.plan import Plan
+from dispatch.core.plan import Plan, counted
 from dispatch.core.turn import TurnMachine
 from dispatch.errors import UsageError
 from dispatch.runtime.admission import Admission
@@ -84,6 +84,11 @@ class RunningTurn:
         """What waited for what, and why."""
         admitted = [call.admitted for call in self.calls]
         return self.admission.describe(admitted, self.machine.graph, self.settings.schedule)
+
+    def lower_bound(self, times: Sequence[float], limits: Mapping[str, int]) -> float:
+        """No schedule that keeps the order ends sooner; seconds, `times` by position."""
+        counts = [(call.call.name, call.admitted.tags) for call in self.calls]
+        return self.machine.graph.lower_bound(times, counted(counts, limits))
 
     def answers(self, results: Iterable[ToolResult]) -> Answers:
         """What the calls of another turn may be answered with, once this one has these results."""

@@ -35,7 +35,7 @@ class Slots:
         self._limits = turn.settings.limits
         self._needs = turn.settings.needs
         self._giving_back = threading.Lock()
-        self._limits.clear_dead()
+        self._limits.release_lost()
 
     # Told from anywhere
 

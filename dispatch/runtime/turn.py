@@ -316,6 +316,7 @@ class Turn:
             results,
             running.machine.verdict,
             running.turn.plan,
+            running.turn.lower_bound,
             running.machine.calls,
             settings.limits.named,
             running.peak,
@@ -327,7 +328,7 @@ class Turn:
         if self._ended is not None:
             self._ended.complete(results)
         self._over.set(running.loop)
-        result.add_to(settings.totals, running.machine.graph, running.turn.now)
+        result.add_to(settings.totals, running.turn.now)
 
     def _left(self) -> None:
         if self._parent is not None:

@@ -24,7 +24,7 @@ from dispatch import (
 )
 from dispatch.events import Event
 from dispatch.testing import run_in_virtual_time
-from tests.runtime.keyed import call, edit
+from tests.runtime.keyed import call, edit, left_over
 
 
 def test_a_cancel_wins_over_a_slot_taken_in_the_same_step() -> None:
@@ -205,6 +205,32 @@ def stranded(dispatcher: Dispatcher, calls: list[ToolCall]) -> asyncio.AbstractE
     for left in asyncio.all_tasks(loop):
         left._log_destroy_pending = False  # type: ignore[attr-defined]
     return loop
+
+
+def test_one_dead_loop_after_another_is_found() -> None:
+    """Also by a hold, whatever else of theirs waits for it; and a hold on a dead loop too."""
+    table, limits = ResourceTable(), Limits(1)
+
+    def dispatcher() -> Dispatcher:
+        return Dispatcher([edit], resources=table, limits=limits)
+
+    async def hold(seconds: float) -> None:
+        async with table.hold(write("key", "a")):
+            await asyncio.sleep(seconds)
+
+    for _ in range(2):
+        stranded(dispatcher(), [call("edit", key="a", seconds=60)] * 2).close()
+        asyncio.run(asyncio.wait_for(hold(0.0), 5))
+        assert (1, 0) == (limits.running, table.statistics().held)  # slots are for turns to find
+        assert dispatcher().run_sync([call("edit", 5.0, key="a")])[0].ok
+        assert (0, 0, 0) == left_over(dispatcher())
+    loop = asyncio.new_event_loop()
+    holder = loop.create_task(hold(60))
+    loop.run_until_complete(asyncio.sleep(0.01))
+    holder._log_destroy_pending = False  # type: ignore[attr-defined]
+    loop.close()
+    assert dispatcher().run_sync([call("edit", 5.0, key="a")])[0].ok
+    assert (0, 0, 0) == left_over(dispatcher())
 
 
 def test_claims_and_slots_for_a_dead_loop_go_to_the_next() -> None:

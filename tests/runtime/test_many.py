@@ -4,7 +4,9 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -44,6 +46,44 @@ def test_tools_that_finish_at_once_neither_recurse_nor_hang(name: str, eager: bo
 
     turn = asyncio.run(main())
     assert list(range(MANY)) == [result.value for result in turn]
+
+
+@pytest.mark.parametrize("waits_for", ["a slot", "a claim"])
+def test_a_turn_begins_as_cheaply_when_many_wait(waits_for: str) -> None:
+    """How many functions that calls does not grow with those who wait: 300 are like 30."""
+
+    @tool(resource_keys=lambda given: [write("one")] if waits_for == "a claim" else [])
+    async def wait() -> None:
+        await release.wait()
+
+    async def called(waiting: int) -> int:
+        """How many functions are called on behalf of one turn, until it waits for its tool."""
+        dispatcher = Dispatcher([wait, free], max_concurrent=2 if waits_for == "a claim" else 1)
+        many = [
+            asyncio.create_task(dispatcher.run([ToolCall("", "wait", {})])) for _ in range(waiting)
+        ]
+        await asyncio.sleep(0)
+        calls = Counter[str]()
+
+        def note(frame: FrameType, event: str, arg: object) -> None:
+            calls[event] += 1
+
+        sys.setprofile(note)
+        one = dispatcher.turn()
+        one.open()
+        one.submit(ToolCall("", "free", {"number": 1}))
+        sys.setprofile(None)
+        release.set()
+        await asyncio.gather(one.finish(), *many)
+        release.clear()
+        return calls["call"]
+
+    async def main() -> list[int]:
+        return [await called(waiting) for waiting in (30, 30, 300)]
+
+    release = asyncio.Event()
+    _, few, many = asyncio.run(main())
+    assert many < 2 * few  # not equal: now and then a dispatcher looks through its open turns
 
 
 @pytest.mark.timeout(600)
