@@ -21,8 +21,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dispatch.core.adaptive import AdaptiveLimit, Heights
-from dispatch.core.lines import Line, Lines, Need, Request, heads, precedence, urgency
+from dispatch.core.lines import Line, Lines, heads, precedence
 from dispatch.core.rates import Bucket, Rate, changed
+from dispatch.core.requests import Need, Request, urgency
 
 TOTAL = ""
 """The name of the limit of all calls."""
@@ -207,6 +208,7 @@ class SlotMachine:
             "use adds up": self.used == {name: held.count(name) for name in self.limits},
             "every request in one line": len(self.queue) == sum(line.live for line in lined),
             "lines are known": all(request.line in lined for request in self.queue.values()),
+            "late requests counted": self._lines.late == sum(len(line.late) for line in lined),
             "no more tokens than the burst": all(
                 bucket.tokens <= bucket.rate.capacity for bucket in self.buckets.values()
             ),
@@ -248,11 +250,8 @@ class SlotMachine:
     # Inside
 
     def _leave(self, request: Request) -> Line:
-        line = request.line
-        assert line is not None, "it waits"  # noqa: S101 - for the type checker
-        line.remove(request)
         del self.queue[request.number]
-        return line
+        return self._lines.remove(request)
 
     def _hold(self, request: Request, slots: tuple[str, ...]) -> None:
         self.holders[request.number] = request
@@ -261,6 +260,9 @@ class SlotMachine:
             self.used[name] += 1
 
     def _next(self, now: float) -> Request | None:
+        """Who goes first. All lines are looked at only where there are rates, or somebody is late."""
+        if not self.buckets and not self._lines.late:
+            return self._lines.next(self._have_room)
         kept = self._lines.kept() if self.limits else None
         lines = self._open_lines(kept)
         if len(lines) == 1 and not self.buckets:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Container, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Container, Iterable, Mapping
+
+from dispatch.core.requests import Need, Request, arrival, urgency
 
 OVERTAKES = 8
 """How often a request may be passed, times its smallest limit."""
@@ -24,86 +25,6 @@ _UNLIMITED: Scope = ((), ())
 REMEMBERED = 1024
 """Needs may be without number (a tag per task): what is known of them is not kept."""
 EMPTY_LINES = 64
-
-
-class Need(NamedTuple):
-    """Everything a call counts against; right whatever limits and rates there are."""
-
-    tool: str
-    tags: tuple[str, ...]
-    cost: float
-
-    @property
-    def slots(self) -> dict[str, None]:
-        """Names of the limits that may concern it, beside the total."""
-        return dict.fromkeys([f"tool:{self.tool}", *(f"tag:{tag}" for tag in self.tags)])
-
-    @property
-    def rates(self) -> dict[str, None]:
-        """Names of the rates that may concern it."""
-        return dict.fromkeys([self.tool, *self.tags])
-
-
-class Request:
-    """One request: it waits in a line for slots, then it holds them."""
-
-    __slots__ = (
-        "chain",
-        "late",
-        "line",
-        "need",
-        "number",
-        "passes",
-        "rate_since",
-        "rated",
-        "resuming",
-        "slots",
-        "turn",
-    )
-
-    def __init__(
-        self, number: int, turn: int, need: Need, chain: float, resuming: bool, rated: bool
-    ) -> None:
-        self.number = number
-        self.turn = turn
-        self.need = need
-        self.chain = chain
-        self.resuming = resuming
-        self.rated = rated
-        self.passes = 0
-        self.late = False
-        self.rate_since: float | None = None
-        self.line: Line | None = None
-        self.slots: tuple[str, ...] = ()
-
-    @property
-    def rank(self) -> int:
-        """0 if it resumes, 1 if it is late, else 2: what goes before turn and chain."""
-        return 0 if self.resuming else 2 - self.late
-
-    def dump(self) -> list[Any]:
-        """The whole state as JSON types, but for its place in a line."""
-        need = [self.need.tool, list(self.need.tags), self.need.cost]
-        marks = [self.resuming, self.rated, self.passes, self.rate_since]
-        return [self.number, self.turn, need, self.chain, *marks]
-
-    @classmethod
-    def load(cls, state: Any) -> Request:
-        """The request that `dump` described."""
-        number, turn, (tool, tags, cost), chain, resuming, rated, passes, since = state
-        request = cls(number, turn, Need(tool, tuple(tags), cost), chain, resuming, rated)
-        request.passes, request.rate_since = passes, since
-        return request
-
-
-def arrival(request: Request) -> int:
-    """Sorts by when the requests came."""
-    return request.number
-
-
-def urgency(request: Request) -> tuple[float, int]:
-    """Sorts the requests of one turn: the longest chain first, then by arrival."""
-    return -request.chain, request.number
 
 
 class _Turn:
@@ -126,6 +47,7 @@ class Line:
         "fresh",
         "late",
         "live",
+        "offered",
         "paused",
         "rates",
         "resuming",
@@ -143,6 +65,8 @@ class Line:
         self.live = 0
         self.late: list[Request] = []
         self.fresh: dict[int, Request] = {}
+        self.offered: tuple[int, int] | None = None
+        """Rank and number of the request with which it stands among the other lines."""
         self._order: deque[Request] = deque()
         self._turns: dict[int, _Turn] = {}
 
@@ -214,9 +138,12 @@ class Line:
             heapq.heappop(own.heap)
         return own.heap[0][2]
 
-    def pass_before(self, number: int) -> None:
-        """A request that became ready later than these took a slot that they need."""
-        waiting = []
+    def pass_before(self, number: int) -> int:
+        """A request that came later than these took a slot that they need; how many are late now.
+
+        Those that were late before do not count again.
+        """
+        waiting, late = [], len(self.late)
         while self._order and self._order[0].number < number:
             request = self._order.popleft()
             if request.line is not self:
@@ -228,6 +155,7 @@ class Line:
             else:
                 waiting.append(request)
         self._order.extendleft(reversed(waiting))
+        return len(self.late) - late
 
     def stand(self, kept: Request | None, now: float) -> None:
         """Slots are free and the rates are closed: note since when."""
@@ -236,6 +164,10 @@ class Line:
         for request in standing:
             if self.fresh.pop(request.number, None) is not None:
                 request.rate_since = now
+
+    def has(self, turn: int) -> bool:
+        """Whether a request of this turn waits here; not asked of a strict line."""
+        return turn in self._turns
 
     def shares(self, slots: tuple[str, ...]) -> bool:
         """Whether one of these slots is needed here."""
@@ -274,14 +206,23 @@ class Lines:
     def __init__(self) -> None:
         self._limits: Mapping[str, int] = {}
         self._rates: Container[str] = ()
+        self.late = 0
+        """How many requests are late."""
         self._lines: dict[tuple[Scope, bool], Line] = {}
+        self._most = EMPTY_LINES
+        """With so many lines it is time to forget the empty ones."""
         self._scopes: dict[Need, Scope] = {}
+        self._offers: list[tuple[int, int, Line]] = []
+        """What each line offers, first the one to go first; stale entries are skipped."""
+        self._by_slot: dict[str, list[Line]] = {}
+        self._by_turn: dict[int, dict[Line, None]] = {}
 
     def clear(self, limits: Mapping[str, int], rates: Container[str]) -> None:
         """These are the limits, at their lowest, and the rates from now on; no request waits."""
         self._limits, self._rates = limits, rates
-        self._lines.clear()
-        self._scopes.clear()
+        self.late = 0
+        for known in (self._lines, self._scopes, self._offers, self._by_slot, self._by_turn):
+            known.clear()
 
     @property
     def all(self) -> Iterable[Line]:
@@ -306,17 +247,79 @@ class Lines:
             scope = (scope[0], ())
         line = self._lines.get((scope, request.resuming))
         if line is None:
-            if len(self._lines) >= EMPTY_LINES:
-                self._lines = {key: line for key, line in self._lines.items() if line.live}
-            line = Line(scope, request.resuming, self._limits)
-            self._lines[scope, request.resuming] = line
+            line = self._new_line(scope, request.resuming)
         line.add(request)
+        self.late += request.late
+        if self._limits:
+            if not line.strict:
+                self._by_turn.setdefault(request.turn, {})[line] = None
+            self._offer(line)
+
+    def remove(self, request: Request) -> Line:
+        """Take a request out of its line, which is returned."""
+        line = request.line
+        assert line is not None, "it waits"  # noqa: S101 - for the type checker
+        line.remove(request)
+        self.late -= request.late
+        if self._limits:
+            if not line.strict and not line.has(request.turn):
+                lines = self._by_turn[request.turn]
+                del lines[line]
+                if not lines:
+                    del self._by_turn[request.turn]
+            self._offer(line)
+        return line
 
     def pass_before(self, request: Request) -> None:
         """Count for every older request that needs a slot which this one took."""
-        for line in self._lines.values():
-            if line.live and line.shares(request.slots):
-                line.pass_before(request.number)
+        sharing = [line for name in request.slots for line in self._by_slot[name] if line.live]
+        for line in dict.fromkeys(sharing):
+            self.late += line.pass_before(request.number)
+
+    def next(self, has_room: Callable[[tuple[str, ...]], bool]) -> Request | None:
+        """The request to go first, where there are no rates and nobody is late."""
+        first = self._first(has_room)
+        if first is None or first.resuming:
+            return first
+        lines = [line for line in self._by_turn[first.turn] if has_room(line.slots)]
+        return min(filter(None, [line.best(first.turn, None) for line in lines]), key=urgency)
+
+    def _first(self, has_room: Callable[[tuple[str, ...]], bool]) -> Request | None:
+        """The first of what those lines offer whose limits have room."""
+        offers, full, first = self._offers, [], None
+        while offers and first is None:
+            rank, number, line = offers[0]
+            if line.offered != (rank, number):
+                heapq.heappop(offers)
+            elif has_room(line.slots):
+                first = line.front(None)
+            else:
+                full.append(heapq.heappop(offers))
+        for offer in full:
+            heapq.heappush(offers, offer)
+        return first
+
+    def _offer(self, line: Line) -> None:
+        """Put the line where it stands now, by the request that speaks for it."""
+        first = line.front(None) if line.live else None
+        offer = None if first is None else (first.rank, first.number)
+        if offer is not None and offer != line.offered:
+            heapq.heappush(self._offers, (*offer, line))
+        line.offered = offer
+        if len(self._offers) > 2 * len(self._lines) + EMPTY_LINES:
+            self._offers = [one for one in self._offers if one[2].offered == one[:2]]
+            heapq.heapify(self._offers)
+
+    def _new_line(self, scope: Scope, resuming: bool) -> Line:
+        if len(self._lines) >= self._most:
+            self._lines = {key: line for key, line in self._lines.items() if line.live}
+            self._most = 2 * len(self._lines) + EMPTY_LINES
+            for name, lines in self._by_slot.items():
+                self._by_slot[name] = [line for line in lines if line.live]
+        line = self._lines[scope, resuming] = Line(scope, resuming, self._limits)
+        for name in line.slots:
+            self._by_slot.setdefault(name, []).append(line)
+        return line
 
     def kept(self) -> Request | None:
         """The oldest late request, for which slots are kept; unless a limit of it is paused."""

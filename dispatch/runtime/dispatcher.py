@@ -16,9 +16,9 @@ from dispatch.concurrency import ToolConcurrency
 from dispatch.core.books import Duplicates
 from dispatch.core.durations import Durations
 from dispatch.core.life import GateKind
-from dispatch.core.lines import Need
 from dispatch.core.plan import Plan
 from dispatch.core.policy import BestEffort, Policy
+from dispatch.core.requests import Need
 from dispatch.core.schedules import Schedule
 from dispatch.core.stats import DispatcherStats
 from dispatch.errors import DispatcherClosed, UsageError

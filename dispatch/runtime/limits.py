@@ -13,8 +13,8 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from dispatch.core.adaptive import AdaptiveLimit
 from dispatch.core.limits import TOTAL, SlotMachine
-from dispatch.core.lines import Need
 from dispatch.core.rates import Rate
+from dispatch.core.requests import Need
 from dispatch.errors import DeclarationError
 from dispatch.runtime.loops import Loops
 from dispatch.runtime.signals import is_rate_limit

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from dispatch.core.books import Duplicates
 from dispatch.core.durations import Durations
-from dispatch.core.lines import Need
 from dispatch.core.policy import Policy
+from dispatch.core.requests import Need
 from dispatch.core.schedules import Schedule
 from dispatch.runtime.admission import Admission
 from dispatch.runtime.broadcast import Broadcast

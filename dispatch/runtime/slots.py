@@ -13,7 +13,7 @@ import itertools
 import threading
 from collections.abc import Callable
 
-from dispatch.core.lines import Need
+from dispatch.core.requests import Need
 from dispatch.runtime.running import RunningCall
 from dispatch.runtime.running_turn import RunningTurn
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dispatch.core.adaptive import AdaptiveLimit
 from dispatch.core.limits import TOTAL, SlotMachine
-from dispatch.core.lines import Need
+from dispatch.core.requests import Need
 from dispatch.errors import DeclarationError
 from tests.core.test_limits import taken
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dispatch.core.limits import SlotMachine
-from dispatch.core.lines import Need
 from dispatch.core.rates import Rate
+from dispatch.core.requests import Need
 from dispatch.errors import DeclarationError
 from tests.core.test_limits import taken
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dispatch.call import FailureKind, Status
 from dispatch.core.groups import REST
 from dispatch.core.life import TURN, Do
-from dispatch.core.lines import Need
+from dispatch.core.requests import Need
 from dispatch.core.turn import TurnMachine
 from tests.exhaustive.queue import Seat, fault_of_grant, fault_of_victim
 from tests.exhaustive.setups import Detail
