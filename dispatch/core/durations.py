@@ -34,6 +34,6 @@ class Durations:
         what is known and what is not can stand in one line.
         """
         names = list(tools)
-        known = {name: self._seconds[name] for name in set(names) & self._seconds.keys()}
+        known = {name: self._seconds[name] for name in self._seconds.keys() & set(names)}
         mean = sum(known.values()) / len(known) if known else 0.0
         return [known.get(name, mean) / mean for name in names] if mean else None

@@ -260,7 +260,7 @@ class SlotMachine:
             self.used[name] += 1
 
     def _next(self, now: float) -> Request | None:
-        """Who goes first. All lines are looked at only where there are rates, or somebody is late."""
+        """Who goes first. All lines are looked at only if there are rates, or someone is late."""
         if not self.buckets and not self._lines.late:
             return self._lines.next(self._have_room)
         kept = self._lines.kept() if self.limits else None

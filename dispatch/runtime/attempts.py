@@ -37,7 +37,7 @@ class Attempts:
         arguments: Mapping[str, Any],
         *,
         pool: WorkerPool,
-        ended: Callable[[], None],
+        ended: Callable[[bool], None],
         late: Callable[[], None],
         learn: Callable[[BaseException | None], None],
     ) -> None:

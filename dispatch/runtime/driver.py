@@ -166,14 +166,16 @@ class Driver:
 
     def close_soon(self) -> None:
         """No more calls will come; from any thread."""
-        self._inbox.hand(self._close)
+        if not self._inbox.hand(self._close):
+            self._holdings.stranded()
 
     def _close(self) -> None:
         durations, calls = self.turn.settings.durations, self.turn.calls
         if durations is None or len(calls) < 2:
             self.machine.close()
         else:
-            self.machine.close(durations.of([call.call.name for call in calls]))
+            tools = [call.admitted.tool for call in calls]  # a name may be anything
+            self.machine.close(durations.of(["" if tool is None else tool.name for tool in tools]))
 
     def stop(self, status: Status, reason: str) -> None:
         """Stop every call that has no result; later ones end at once. The first reason stays."""

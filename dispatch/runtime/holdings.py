@@ -33,11 +33,13 @@ class Holdings:
         self._machine = turn.machine
         self._calls = turn.calls
         self._inbox = turn.inbox
+        self.loop = turn.inbox.loop
         self._table = turn.place.table
         self._slots = slots
         self._held: list[int] = []
         self._ticket: int | None = None
         self._undecided = True
+        self._is_stranded = False
         self._held_up_until: dict[int, float] = {}
         self._giving_back = threading.Lock()
         self._table.release_lost()
@@ -251,22 +253,30 @@ class Holdings:
             call.holder = holder
         self._machine.skip(position, cause)
 
-    def thread_ended(self, call: RunningCall) -> None:
+    def thread_ended(self, call: RunningCall, awaits: bool = False) -> None:
         """Give back what the loop may never give back for it, as it may be gone.
 
-        That is a call that was given up, or one whose loop was closed in the middle of its turn.
+        That is a call that was given up, or one whose loop was closed in the middle of its turn;
+        not one that `awaits` what the thread returned on a loop that is there.
         """
         with self._giving_back:
             call.in_thread, stuck, call.stuck = False, call.stuck, False
             if stuck:
                 self._turn.settings.pool.stuck(-1)
-        closed = self._inbox.loop.is_closed()
+        closed = self.loop.is_closed()
         record = self._machine.calls[call.position]
         over = record.state is CallState.ENDED and not record.open_turns
-        if closed or (over and not self._machine.keeps(call.position)):
+        if closed or (over and not awaits and not self._machine.keeps(call.position)):
             self.give_claims_back(call)
         if closed:
             self._slots.give_back(call)
             self._slots.grant()
-            if not any(other.in_thread for other in self._calls):
-                stranded(self._machine, self._turn.place.parent)
+            self.stranded()
+
+    def stranded(self) -> None:
+        """The loop is gone: once no thread runs either, whatever the turn is nested in goes on."""
+        with self._giving_back:
+            if self._is_stranded or any(call.in_thread for call in self._calls):
+                return
+            self._is_stranded = True
+        stranded(self._machine, self._turn.place.parent)

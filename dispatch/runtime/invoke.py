@@ -2,7 +2,8 @@
 
 Owns the difference between "asked to stop" and "really stopped": `done` is called once, on the
 loop, when the tool is really gone. A thread says `ended` before that, from itself, since its loop
-may be closed by then. Whatever a tool raises is an `Outcome`, never an exception here.
+may be closed by then, with whether what it returned must be awaited yet. Whatever a tool raises is
+an `Outcome`, never an exception here.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ class ThreadInvocation:
         done: Callable[[Outcome], None],
         *,
         pool: WorkerPool,
-        ended: Callable[[], None],
+        ended: Callable[[bool], None],
     ) -> None:
         self._loop = loop
         self._context = context
@@ -144,12 +145,9 @@ class ThreadInvocation:
         def work() -> None:
             outcome = _called(handler, arguments, context)
             self.finished = not outcome.awaitable
-            if self.finished:
-                ended()
-            try:
+            ended(outcome.awaitable)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(self._finish, outcome)
-            except RuntimeError:  # the loop is closed: nobody waits any more
-                ended()
             del outcome  # the traceback of its error refers to this frame
 
         pool.submit(work)
@@ -182,12 +180,12 @@ async def run_in_thread(
     arguments: Mapping[str, Any],
     *,
     pool: WorkerPool,
-    ended: Callable[[], None],
+    ended: Callable[[bool], None],
 ) -> Any:
     """Call it in a worker thread, with this task's context variables, and wait until it returns.
 
     Cancelling waits for the thread all the same, since that cannot be stopped, and is raised then.
-    `ended` is called in the thread, as it returns.
+    `ended` is called in the thread, as it returns, with whether what it returned must be awaited.
     """
     outcome = await uncancelled(_in_thread(loop, handler, arguments, pool, ended))
     if outcome.error is None:
@@ -203,14 +201,14 @@ def _in_thread(
     handler: Callable[..., Any],
     arguments: Mapping[str, Any],
     pool: WorkerPool,
-    ended: Callable[[], None],
+    ended: Callable[[bool], None],
 ) -> asyncio.Future[Outcome]:
     returned: asyncio.Future[Outcome] = loop.create_future()
     context = copy_context()
 
     def work() -> None:
         outcome = _called(handler, arguments, context)
-        ended()
+        ended(outcome.awaitable)
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(resolve, returned, outcome)
         del outcome  # as above

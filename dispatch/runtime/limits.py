@@ -16,7 +16,7 @@ from dispatch.core.limits import TOTAL, SlotMachine
 from dispatch.core.rates import Rate
 from dispatch.core.requests import Need
 from dispatch.errors import DeclarationError
-from dispatch.runtime.loops import Loops
+from dispatch.runtime.loops import Party, PerLoop
 from dispatch.runtime.signals import is_rate_limit
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ EARLY = 0.001
 """By how many seconds the timer of a loop may fire before its time."""
 
 
-class Starter(Protocol):
+class Starter(Party, Protocol):
     """Whoever asked for slots: told, from any thread, that a request has them."""
 
     number: int
@@ -44,10 +44,6 @@ class Starter(Protocol):
 
     def limits_changed(self) -> bool:
         """Call `grant` soon, on the starter's loop; False if the loop is gone."""
-        ...
-
-    def is_dead(self, call: int) -> bool:
-        """Whether nobody is left who could ever give the call's slots back."""
         ...
 
 
@@ -91,8 +87,7 @@ class Limits:
         """Every limit by name: `total`, `tool:NAME`, `tag:NAME`; an adaptive one at its highest."""
         self._take_note()
         self._lock = threading.Lock()
-        self._loops = Loops()
-        self._starters: dict[int, tuple[Starter, int]] = {}
+        self._starters: PerLoop[Starter] = PerLoop()
         self._asked: _Asked | None = None
 
     def change(
@@ -115,7 +110,7 @@ class Limits:
         with self._lock:
             self._machine.change(total=total, per_tool=per_tool, per_tag=per_tag, rates=rates)
             self._take_note()
-            waiting = [self._starters[request][0] for request in self._machine.queue]
+            waiting = [self._starters.all[request][0] for request in self._machine.queue]
         for starter in {starter.number: starter for starter in waiting}.values():
             starter.limits_changed()
 
@@ -147,7 +142,7 @@ class Limits:
             request = self._machine.request(
                 starter.number, need, chain, resuming=resuming, rated=rated
             )
-            self._starters[request] = (starter, call)
+            self._starters.add(request, starter, call)
             return request
 
     def prefer(self, request: int, chain: float) -> None:
@@ -158,7 +153,7 @@ class Limits:
     def give_back(self, request: int) -> None:
         """Take a request back, or give its slots back if it has them."""
         with self._lock:
-            if self._starters.pop(request, None) is None:
+            if self._starters.pop(request) is None:
                 return  # released before, as its loop was closed
             if request in self._machine.holders:
                 self._machine.release(request)
@@ -171,7 +166,7 @@ class Limits:
         False, and nothing has changed, if there is none. Call `grant` afterwards.
         """
         with self._lock:
-            held = request in self._starters and not self._machine.waiting(request)
+            held = request in self._starters.all and not self._machine.waiting(request)
             return held and self._machine.swap(request, need)
 
     def learn(self, request: int, error: BaseException | None) -> bool:
@@ -199,7 +194,7 @@ class Limits:
             taken, lost = [], False
             with self._lock:
                 while (request := take(now)) is not None:
-                    taken.append((request, *self._starters[request]))
+                    taken.append((request, *self._starters.all[request]))
             for request, starter, call in taken:
                 if not starter.slots_taken(request, call):
                     lost = True
@@ -210,13 +205,14 @@ class Limits:
                     lost = True
                     self.give_back(asked.request)
 
-    def release_lost(self) -> None:
-        """Release the slots of calls whose loop was closed; note the running one."""
+    def release_lost(self, now: float) -> None:
+        """Release the slots of calls whose loop was closed in the middle of their turn."""
         with self._lock:
-            starters = list(self._starters.items()) if self._loops.enter() else []
-        for request, (starter, call) in starters:
-            if starter.is_dead(call):
-                self.give_back(request)
+            lost = self._starters.lost()
+        for request in lost:
+            self.give_back(request)
+        if lost:
+            self.grant(now)
 
     @property
     def total(self) -> int:
@@ -274,7 +270,7 @@ class Limits:
             if wake is None or (not lost and self._will_be_back(now, wake[0])):
                 return None
             when, request = wake
-            self._asked = _Asked(*self._starters[request], request, when)
+            self._asked = _Asked(*self._starters.all[request], request, when)
             return self._asked
 
     def _will_be_back(self, now: float, when: float) -> bool:

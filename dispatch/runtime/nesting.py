@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent import futures
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from dispatch.runtime.rollback import Compensation
 
 T = TypeVar("T")
+LOOK = 1.0
+"""Seconds after which a thread that waits for a loop looks whether that is still there."""
 MAX_DEPTH = 16
 """How deep turns may be nested by default."""
 
@@ -294,7 +297,10 @@ def current() -> Scope | None:
 
 
 def wait_in_thread(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
-    """Run it on the loop and wait for it here, in another thread. Raises `UsageError` elsewhere."""
+    """Run it on the loop and wait for it here, in another thread.
+
+    Raises `UsageError` elsewhere, and if the loop is closed meanwhile.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -309,7 +315,11 @@ def wait_in_thread(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEven
         coroutine.close()
         raise UsageError("the event loop of the turn is closed, so nothing can be run on it")
     result: T
-    result, fatal = asyncio.run_coroutine_threadsafe(_carried(coroutine), loop).result()
+    future = asyncio.run_coroutine_threadsafe(_carried(coroutine), loop)
+    while not futures.wait([future], LOOK).done:
+        if loop.is_closed():
+            raise UsageError("the event loop of the turn was closed in the middle of it")
+    result, fatal = future.result()
     if fatal is not None:
         raise fatal
     return result

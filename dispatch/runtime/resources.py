@@ -18,7 +18,7 @@ from dispatch.claims import READ, RESERVED_MODES, TOOL, Claim, FileKeys, checked
 from dispatch.core.table import Granted, TableMachine
 from dispatch.errors import Deadlock, DeclarationError
 from dispatch.runtime.futures import resolve
-from dispatch.runtime.loops import Loops
+from dispatch.runtime.loops import Party, PerLoop
 from dispatch.runtime.nesting import PARENT, Scope, current
 
 MAX_MODES = 16
@@ -26,7 +26,7 @@ REMEMBERED = 2048
 """Of so many changes the table knows what they touched."""
 
 
-class Claimant(Protocol):
+class Claimant(Party, Protocol):
     """Whoever entered claims: told, from any thread, what became of them."""
 
     def claims_granted(self, call: int) -> bool:
@@ -39,10 +39,6 @@ class Claimant(Protocol):
 
     def claims_held_up(self, call: int) -> bool:
         """The call waits, directly or not, for one that was given up and may never end."""
-        ...
-
-    def is_dead(self, call: int) -> bool:
-        """Whether nobody is left who could ever give the call's claims back."""
         ...
 
     def name_of(self, call: int) -> str:
@@ -78,8 +74,7 @@ class ResourceTable:
         self._files = FileKeys(root)
         self._machine = TableMachine()
         self._lock = threading.Lock()
-        self._loops = Loops()
-        self._claimants: dict[int, tuple[Claimant, int]] = {}
+        self._claimants: PerLoop[Claimant] = PerLoop()
         self._modes: set[str] = set()
         self._abandoned: dict[int, Abandoned] = {}
         self.changes = 0
@@ -159,7 +154,7 @@ class ResourceTable:
         """Ask for claims: the ticket, and whether they were granted at once."""
         with self._lock:
             ticket = self._machine.enter(owner, claims)
-            self._claimants[ticket.number] = (claimant, call)
+            self._claimants.add(ticket.number, claimant, call)
             held_up = self._machine.held_up_by(ticket.number)
             if ticket.granted:
                 self._note(claims)
@@ -173,9 +168,9 @@ class ResourceTable:
         """These granted tickets pass to another owner, and to the turn that will leave them."""
         with self._lock:
             for ticket in tickets:
-                if ticket in self._claimants:
+                if self._claimants.pop(ticket) is not None:
                     self._machine.move(ticket, owner)
-                    self._claimants[ticket] = (claimant, -1)
+                    self._claimants.add(ticket, claimant, -1)
             told = self._news()
         self._tell(told)
 
@@ -188,9 +183,10 @@ class ResourceTable:
         """The call that holds these claims was given up; whoever waits for it is told."""
         with self._lock:
             waiting = self._machine.abandon(ticket)
-            held_up = [self._claimants[waiter] for waiter in waiting]
+            held_up = [self._claimants.all[waiter] for waiter in waiting]
             if ticket in self._machine.abandoned:
-                self._claimants[ticket] = (claimant, call)
+                self._claimants.pop(ticket)
+                self._claimants.add(ticket, claimant, call)
                 self._abandoned[ticket] = Abandoned(ticket, claimant, call)
             told = self._news()
         self._tell(told)
@@ -214,17 +210,16 @@ class ResourceTable:
             return self._abandoned.get(self._machine.abandoned_conflict(claims))
 
     def release_lost(self) -> None:
-        """Release what calls hold whose loop was closed; note the running one."""
+        """Release what calls hold whose loop was closed in the middle of their turn."""
         with self._lock:
-            claimants = list(self._claimants.items()) if self._loops.enter() else []
-        for ticket, (claimant, call) in claimants:
-            if claimant.is_dead(call):
-                self.leave(ticket)
+            lost = self._claimants.lost()
+        for ticket in lost:
+            self.leave(ticket)
 
     def leave(self, ticket: int) -> None:
         """Give claims back, or withdraw from waiting; wakes whoever goes next."""
         with self._lock:
-            if self._claimants.pop(ticket, None) is None:
+            if self._claimants.pop(ticket) is None:
                 return  # taken out before: a deadlock's victim, or its loop was closed
             known = self._machine.tickets.get(ticket)
             if known is not None and known.granted:
@@ -243,10 +238,11 @@ class ResourceTable:
                     self._note(self._machine.tickets[news.ticket].claims)
                     told.append(partial(self._tell_granted, news.ticket))
                 continue
-            claimant, call = self._claimants.pop(news.ticket)
+            claimant, call = self._claimants.all[news.ticket]
+            self._claimants.pop(news.ticket)
             parties = " and ".join(
                 who.name_of(number)
-                for who, number in map(self._claimants.__getitem__, news.parties)
+                for who, number in map(self._claimants.all.__getitem__, news.parties)
             )
             told.append(partial(claimant.claims_deadlocked, call, parties))
         self._machine.news.clear()
@@ -272,7 +268,7 @@ class ResourceTable:
 
     def _tell_granted(self, ticket: int) -> None:
         with self._lock:
-            known = self._claimants.get(ticket)
+            known = self._claimants.all.get(ticket)
         if known is not None and not known[0].claims_granted(known[1]):
             self.leave(ticket)  # its loop is closed: nobody will
 
@@ -288,8 +284,8 @@ class _Holder:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._loop = asyncio.get_running_loop()
-        self.granted: asyncio.Future[None] = self._loop.create_future()
+        self.loop = asyncio.get_running_loop()
+        self.granted: asyncio.Future[None] = self.loop.create_future()
 
     def claims_granted(self, call: int) -> bool:
         return self._soon(self._grant)
@@ -301,14 +297,14 @@ class _Holder:
         return True  # a hold waits as long as its task lets it
 
     def is_dead(self, call: int) -> bool:
-        return self._loop.is_closed()
+        return self.loop.is_closed()
 
     def name_of(self, call: int) -> str:
         return self._name
 
     def _soon(self, handle: Callable[..., None], *news: object) -> bool:
         try:
-            self._loop.call_soon_threadsafe(handle, *news)
+            self.loop.call_soon_threadsafe(handle, *news)
         except RuntimeError:  # the loop is closed: nobody will ever leave for this holder
             return False
         return True

@@ -106,7 +106,7 @@ class Rollback:
         scope = self._scope_of(one.position)
         variables = one.variables.copy()
         variables.run(PARENT.set, scope)
-        end = _End()
+        end = _End(self._loop)
         try:
             invocation = self._invoke(one, variables, partial(resolve, ended), end)
         except RuntimeError as error:  # no thread to be had
@@ -143,20 +143,26 @@ class Rollback:
         if inspect.iscoroutinefunction(one.function):
             return TaskInvocation(self._loop, handler, one.kwargs, variables, done)
         return ThreadInvocation(
-            self._loop, handler, one.kwargs, variables, done, pool=self._pool, ended=end.come
+            self._loop, handler, one.kwargs, variables, done, pool=self._pool, ended=end.of_thread
         )
 
 
 class _End:
     """The real end of one compensation, and what is to be done then. Usable from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
         self._has_come = False
         self._then: Callable[[], None] = lambda: None
 
     def come(self) -> None:
         self._has_come = True
         self._then()
+
+    def of_thread(self, awaits: bool) -> None:
+        """The thread returned; unless the loop is gone, what it returned may be awaited yet."""
+        if not awaits or self._loop.is_closed():
+            self.come()
 
     def then(self, do: Callable[[], None]) -> None:
         self._then = do

@@ -32,10 +32,11 @@ class Slots:
         self._machine = turn.machine
         self._calls = turn.calls
         self._inbox = turn.inbox
+        self.loop = turn.inbox.loop
         self._limits = turn.settings.limits
         self._needs = turn.settings.needs
         self._giving_back = threading.Lock()
-        self._limits.release_lost()
+        self._limits.release_lost(self.loop.time())
 
     # Told from anywhere
 

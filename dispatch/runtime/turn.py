@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextvars import copy_context
-from operator import attrgetter
 from types import TracebackType
 from typing import Self
 
@@ -59,6 +58,8 @@ class Turn:
         self._ended: Ended | None = None
         self._over = Latch()
         self._result: TurnResult | None = None
+        self._by_end: tuple[int, ...] = ()
+        """Once it is over: the positions in the order in which the calls ended."""
         self._forget: list[Callable[[], None]] = []
         self._timer: asyncio.TimerHandle | None = None
 
@@ -288,9 +289,9 @@ class Turn:
         running = self._running
         if self._ended is None:
             self._ended = Ended()
-            by_end = sorted(self._result or (), key=attrgetter("finished_at"))
-            for result in by_end or running.turn.results.values():
-                self._one_ended(result)
+            known = self._result or running.turn.results
+            for position in self._by_end or running.turn.results:
+                self._one_ended(known[position])
             if self._result is not None:
                 self._ended.complete(self._result)
         return self._ended
@@ -323,6 +324,7 @@ class Turn:
             running.turn.answers,
         )
         self._result = result
+        self._by_end = tuple(running.turn.results)
         if self._parent is not None:
             self._parent.wake()
         if self._ended is not None:

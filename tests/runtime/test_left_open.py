@@ -186,6 +186,16 @@ def test_odd_names_are_refused_before_anything_runs(odd: Any) -> None:
         run_in_virtual_time(Dispatcher([edit]).run([call("edit", key="a"), odd()]))
 
 
+def test_a_tool_whose_name_is_no_text_is_unknown() -> None:
+    """What a model wrote as a name is its mistake, told in a result; its siblings run."""
+    odd = ToolCall("odd", ["edit"], {"key": "a"})  # type: ignore[arg-type]
+    dispatcher = Dispatcher([edit])
+    for _ in range(2):  # the second time something is known of how long its siblings take
+        turn = run_in_virtual_time(dispatcher.run([odd, call("edit", key="a")]))
+        assert [Status.ERROR, Status.OK] == [result.status for result in turn]
+        assert "no tool is named \"['edit']\"" in turn[0].content()
+
+
 def test_an_option_that_does_not_exist_is_refused() -> None:
     """A misspelt policy must not become best effort."""
     with pytest.raises(TypeError, match="'polcy' is no option of a turn"):

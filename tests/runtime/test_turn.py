@@ -77,6 +77,35 @@ def test_events_come_as_calls_end_to_every_reader_from_the_first() -> None:
     assert ([[1, 2, 0]] * 3, [0, 1, 2], 3.0) == (orders, results, ended)
 
 
+@pytest.mark.parametrize("also_early", [False, True])
+def test_readers_that_come_late_see_the_order_of_ends_within_one_moment(
+    *, also_early: bool
+) -> None:
+    """Whether anybody has read before or not."""
+
+    async def main() -> list[int]:
+        events = [asyncio.Event() for _ in range(4)]
+
+        @tool(safe_parallel=True)
+        async def behind(number: int) -> None:
+            await events[number].wait()
+            events[number - 1].set()
+
+        async with Dispatcher([behind]).turn() as turn:
+            for number in range(3):
+                turn.submit(ToolCall("", "behind", {"number": number}))
+            if also_early:
+                early = asyncio.ensure_future(anext(turn.events()))
+                await asyncio.sleep(1)
+            events[2].set()
+            result = await turn.finish()
+        if also_early:
+            assert result[2] is await early
+        return [result.index async for result in turn.events()]
+
+    assert [2, 1, 0] == run_in_virtual_time(main())
+
+
 def test_a_snapshot_has_what_has_ended_in_intent_order() -> None:
     """Readable at any time, also while the turn runs."""
 
