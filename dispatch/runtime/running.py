@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 SHOWN_VALUE = (Status.OK, Status.ROLLED_BACK)
 SHOWN_PARTIAL = (Status.CANCELLED, Status.TIMED_OUT, Status.UNKNOWN)
 
+_PHASES = ("order", "gate", "order", "lock", "slot")
+"""What a call waits for until it is asked about, allowed, free, granted, in the line of a rate."""
 _NO_VARIABLES = Context()
 
 
@@ -175,22 +177,19 @@ class RunningCall:
         """Seconds by cause; one phase after the other, those after the last one are not there."""
         waits = {"suspended": self.suspended} if self.suspended else {}
         since = self.submitted
-        for cause, until in (
-            ("order", self.asked),
-            ("gate", self.allowed),
-            ("order", self.ordered),
-            ("lock", self.locked),
-            ("slot", self.in_rate),
-            ("rate" if self.in_rate is not None else "slot", self.started),
-            (self._waits_for() if self.started is None else "", now),
-        ):
-            if until is not None and until > since and cause:
+        ends = (self.asked, self.allowed, self.ordered, self.locked, self.in_rate)
+        for cause, until in zip(_PHASES, ends, strict=True):
+            if until is not None and until > since:
                 waits[cause] = waits.get(cause, 0.0) + until - since
                 since = until
+        until = now if self.started is None else self.started
+        if until > since:
+            cause = self._last_cause()
+            waits[cause] = waits.get(cause, 0.0) + until - since
         return waits
 
-    def _waits_for(self) -> str:
-        """What a call that has not started waits for."""
+    def _last_cause(self) -> str:
+        """What a call waited for until it started, or still waits for."""
         if self.asking is not None and self.allowed is None:
             return "gate"
         if self.ordered is None:
