@@ -307,7 +307,8 @@ class Lines:
             heapq.heappush(self._offers, (*offer, line))
         line.offered = offer
         if len(self._offers) > 2 * len(self._lines) + EMPTY_LINES:
-            self._offers = [one for one in self._offers if one[2].offered == one[:2]]
+            lines = self._lines.values()
+            self._offers = [(*known.offered, known) for known in lines if known.offered]
             heapq.heapify(self._offers)
 
     def _new_line(self, scope: Scope, resuming: bool) -> Line:
