@@ -74,12 +74,13 @@ def measure(
     results = {**(known if is_same else {}), **now}
     results["sections"] = dict(results.get("sections") or {})
     failed = False
+    what = f"{datetime.now(UTC):%Y-%m-%d}, {commit()}"  # now: what is written below makes it dirty
     for name in names:
         for part in (results, results["sections"]):
             part.pop(name, None)
         try:
             results[name] = measured(name, options)
-            results["sections"][name] = f"{datetime.now(UTC):%Y-%m-%d}, {commit()}"
+            results["sections"][name] = what
         except Exception as fault:  # noqa: BLE001 - the other sections are worth having
             say(f"{name} failed: {type(fault).__name__}: {fault}")
             failed = True
