@@ -95,6 +95,7 @@ class Driver:
         self._hosting = Hosting(self.turn, self._holdings, self._slots)
         self._starting = Starting(self.turn, token, self._slots, self._holdings, self._hosting)
         self._slots.start = self._starting.start
+        self._slots.stranded = self._holdings.stranded
         self._ended, self._decided, self._gone = ended, decided, gone
         self.turn.tell_turn("open")
 
@@ -295,7 +296,8 @@ class Driver:
 
     def _let_go(self) -> None:
         """Refer back to nothing, so that all is freed with the last reference to the turn."""
-        self._ended = self._decided = self._gone = self._slots.start = _nothing
+        self._ended = self._decided = self._gone = _nothing
+        self._slots.start = self._slots.stranded = _nothing
         self._inbox.retire()
         self.turn.let_go()
 

@@ -181,16 +181,29 @@ class Holdings:
         with self._giving_back:
             self.compensations = [one for one in self.compensations if not undone(one.position)]
 
-    def left_running(self, one: Compensation, in_thread: bool) -> Callable[[], None]:
-        """It could not be stopped: the claims of its call stay until what is returned is called."""
+    def left_running(self, one: Compensation, in_thread: bool) -> Callable[[bool], None]:
+        """It could not be stopped: the claims of its call stay until it ends.
+
+        To be called then is what is returned; and when its thread has returned something that must
+        be awaited yet, with True.
+        """
         ticket = one.ticket
         with self._giving_back:
             if ticket is None or ticket not in self._held:
-                return lambda: None
+                return lambda awaits: None
             self._held.remove(ticket)
-        self._calls[one.position].in_thread = in_thread
+        call = self._calls[one.position]
+        call.in_thread = in_thread
         self._table.abandon(ticket, self, one.position)
-        return lambda: self._table.leave(ticket)
+
+        def ended(awaits: bool) -> None:
+            call.in_thread = False
+            if not awaits or self.loop.is_closed():
+                self._table.leave(ticket)
+            if self.loop.is_closed():
+                self.stranded()
+
+        return ended
 
     def abandon(self, call: RunningCall) -> None:
         """The call was given up and keeps its claims; whoever waits for it is told."""

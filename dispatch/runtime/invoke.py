@@ -9,7 +9,6 @@ an `Outcome`, never an exception here.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 from collections.abc import Callable, Mapping
 from contextvars import Context, copy_context
@@ -146,8 +145,10 @@ class ThreadInvocation:
             outcome = _called(handler, arguments, context)
             self.finished = not outcome.awaitable
             ended(outcome.awaitable)
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            try:
                 loop.call_soon_threadsafe(self._finish, outcome)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                ended(False)
             del outcome  # the traceback of its error refers to this frame
 
         pool.submit(work)
@@ -185,7 +186,7 @@ async def run_in_thread(
     """Call it in a worker thread, with this task's context variables, and wait until it returns.
 
     Cancelling waits for the thread all the same, since that cannot be stopped, and is raised then.
-    `ended` is called in the thread, as it returns, with whether what it returned must be awaited.
+    `ended` is called in the thread, as it returns, with whether something on the loop goes on.
     """
     outcome = await uncancelled(_in_thread(loop, handler, arguments, pool, ended))
     if outcome.error is None:
@@ -208,9 +209,11 @@ def _in_thread(
 
     def work() -> None:
         outcome = _called(handler, arguments, context)
-        ended(outcome.awaitable)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        ended(True)  # the task that waits for it goes on, whatever came of the call meanwhile
+        try:
             loop.call_soon_threadsafe(resolve, returned, outcome)
+        except RuntimeError:  # as above
+            ended(False)
         del outcome  # as above
 
     pool.submit(work)

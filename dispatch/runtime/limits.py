@@ -209,8 +209,9 @@ class Limits:
         """Release the slots of calls whose loop was closed in the middle of their turn."""
         with self._lock:
             lost = self._starters.lost()
-        for request in lost:
+        for request, starter in lost:
             self.give_back(request)
+            starter.stranded()
         if lost:
             self.grant(now)
 

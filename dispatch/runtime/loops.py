@@ -22,6 +22,10 @@ class Party(Protocol):
         """Whether nobody is left who could ever take the call's entry out."""
         ...
 
+    def stranded(self) -> None:
+        """Its loop was closed: nothing that waits for it on another loop need wait any more."""
+        ...
+
 
 Who = TypeVar("Who", bound=Party)
 
@@ -55,10 +59,10 @@ class PerLoop(Generic[Who]):
                 del self._by_loop[loop]
         return entry
 
-    def lost(self) -> list[int]:
-        """The entries of closed loops that nobody will ever take out."""
+    def lost(self) -> list[tuple[int, Who]]:
+        """The entries of closed loops that nobody will ever take out, and whose they are."""
         return [
-            number
+            (number, who)
             for loop, numbers in self._by_loop.items()
             if loop.is_closed()
             for number in numbers

@@ -317,7 +317,7 @@ def wait_in_thread(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEven
     result: T
     future = asyncio.run_coroutine_threadsafe(_carried(coroutine), loop)
     while not futures.wait([future], LOOK).done:
-        if loop.is_closed():
+        if loop.is_closed() and not future.done():
             raise UsageError("the event loop of the turn was closed in the middle of it")
     result, fatal = future.result()
     if fatal is not None:

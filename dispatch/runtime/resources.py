@@ -213,8 +213,9 @@ class ResourceTable:
         """Release what calls hold whose loop was closed in the middle of their turn."""
         with self._lock:
             lost = self._claimants.lost()
-        for ticket in lost:
+        for ticket, claimant in lost:
             self.leave(ticket)
+            claimant.stranded()
 
     def leave(self, ticket: int) -> None:
         """Give claims back, or withdraw from waiting; wakes whoever goes next."""
@@ -298,6 +299,9 @@ class _Holder:
 
     def is_dead(self, call: int) -> bool:
         return self.loop.is_closed()
+
+    def stranded(self) -> None:
+        """Nothing waits for a hold but its own task."""
 
     def name_of(self, call: int) -> str:
         return self._name

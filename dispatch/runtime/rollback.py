@@ -73,7 +73,7 @@ class Rollback:
         grace: float,
         scope_of: Callable[[int], Scope],
         obstacle: Callable[[Compensation], str | None],
-        left_running: Callable[[Compensation, bool], Callable[[], None]],
+        left_running: Callable[[Compensation, bool], Callable[[bool], None]],
         fatal: Callable[[BaseException], None],
     ) -> None:
         self._loop = loop
@@ -106,7 +106,7 @@ class Rollback:
         scope = self._scope_of(one.position)
         variables = one.variables.copy()
         variables.run(PARENT.set, scope)
-        end = _End(self._loop)
+        end = _End()
         try:
             invocation = self._invoke(one, variables, partial(resolve, ended), end)
         except RuntimeError as error:  # no thread to be had
@@ -143,31 +143,26 @@ class Rollback:
         if inspect.iscoroutinefunction(one.function):
             return TaskInvocation(self._loop, handler, one.kwargs, variables, done)
         return ThreadInvocation(
-            self._loop, handler, one.kwargs, variables, done, pool=self._pool, ended=end.of_thread
+            self._loop, handler, one.kwargs, variables, done, pool=self._pool, ended=end.come
         )
 
 
 class _End:
     """The real end of one compensation, and what is to be done then. Usable from any thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._has_come = False
-        self._then: Callable[[], None] = lambda: None
+    def __init__(self) -> None:
+        self._awaits: bool | None = None
+        self._then: Callable[[bool], None] = lambda awaits: None
 
-    def come(self) -> None:
-        self._has_come = True
-        self._then()
+    def come(self, awaits: bool = False) -> None:
+        """It has ended; or its thread has, and what that returned must be awaited yet."""
+        self._awaits = awaits
+        self._then(awaits)
 
-    def of_thread(self, awaits: bool) -> None:
-        """The thread returned; unless the loop is gone, what it returned may be awaited yet."""
-        if not awaits or self._loop.is_closed():
-            self.come()
-
-    def then(self, do: Callable[[], None]) -> None:
+    def then(self, do: Callable[[bool], None]) -> None:
         self._then = do
-        if self._has_come:  # meanwhile; doing it twice does no harm
-            do()
+        if self._awaits is not None:  # meanwhile; doing it twice does no harm
+            do(self._awaits)
 
 
 async def _within(ended: asyncio.Future[Outcome], timeout: float) -> Outcome | None:

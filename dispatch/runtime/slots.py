@@ -28,6 +28,7 @@ class Slots:
         self.wanted = False
         """Whether something has changed, so that calls may be able to start."""
         self.start: Callable[[int, int], None]
+        self.stranded: Callable[[], None]
         self._turn = turn
         self._machine = turn.machine
         self._calls = turn.calls

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from typing import Any
 
 import pytest
@@ -61,6 +62,40 @@ def test_an_attempt_that_a_middleware_leaves_running_is_stopped_first() -> None:
     turn = run_in_virtual_time(main())
     assert ["early", "early"] == [result.value for result in turn]
     assert ([1, 1], []) == (most, running)
+
+
+def test_a_call_that_was_given_up_keeps_its_claims_between_attempts() -> None:
+    """Its middleware heeds no cancel and tries again: whoever writes the same comes after that."""
+    log: list[str] = []
+
+    @tool(writes="key:{key}")
+    def slow(key: str) -> None:
+        log.append("in")
+        time.sleep(0.2)
+        log.append("out")
+
+    @tool(writes="key:{key}")
+    async def other(key: str) -> None:
+        log.append("other")
+
+    class Stubborn:
+        def __init__(self, following: Handler) -> None:
+            self.following = following
+
+        async def __call__(self, call: ToolCall, context: CallContext) -> Any:
+            for _ in range(2):
+                with contextlib.suppress(BaseException):
+                    await self.following(call, context)
+
+    async def main() -> list[Status]:
+        table = ResourceTable()
+        stubborn = Dispatcher([slow], middleware=[Stubborn], resources=table, grace=0.02)
+        turn = await stubborn.run([call("slow", 0.05, key="a")])
+        await Dispatcher([other], resources=table).run([call("other", 5.0, key="a")])
+        return [result.status for result in turn]
+
+    assert [Status.UNKNOWN] == asyncio.run(main())
+    assert ["in", "out", "in", "out", "other"] == log
 
 
 @pytest.mark.parametrize("kind", ["cancels itself", "raises an odd thing", "answers too late"])

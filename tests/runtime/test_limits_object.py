@@ -41,6 +41,9 @@ class LoopStarter:
     def is_dead(self, call: int) -> bool:
         return self.loop.is_closed()
 
+    def stranded(self) -> None:
+        """Nothing waits for it."""
+
     def _post(self, do: Callable[..., object], *args: Any) -> bool:
         try:
             self.loop.call_soon_threadsafe(do, *args)

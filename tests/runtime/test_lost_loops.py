@@ -1,11 +1,14 @@
 """Loops that are closed in the middle of a turn: what they leave goes to whoever comes next."""
 
 import asyncio
+import contextlib
 import gc
 import threading
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 import pytest
@@ -240,3 +243,53 @@ def test_no_loop_is_kept_that_nothing_waits_on() -> None:
     del loop
     gc.collect()
     assert [None, None] == [loop() for loop in loops]
+
+
+def test_a_turn_on_a_loop_that_is_closed_later_holds_nobody_up(living: OnLoop) -> None:
+    """A thread that a tool left behind runs a turn nested in it; the tool returned long ago."""
+    inside, stop = threading.Event(), threading.Event()
+    left: list[threading.Thread] = []
+
+    def until() -> bool:
+        inside.set()
+        return stop.is_set()
+
+    @tool(writes="key:x")
+    def outer() -> None:
+        run = partial(copy_context().run, partial(strand, dispatcher, "lasts", until=until))
+        left.append(threading.Thread(target=run))
+        left[0].start()
+        assert inside.wait(10)
+
+    dispatcher = Dispatcher([outer, lasts, quick, inner])
+    assert Status.OK is living(dispatcher.run([call("outer", 5.0)]))[0].status
+    stop.set()
+    left[0].join()
+    all_is_free(dispatcher, living)
+
+
+def test_a_compensation_that_never_ends_dies_with_its_loop(living: OnLoop) -> None:
+    """Its thread returned something to await, which was given up; then the loop is closed."""
+
+    async def for_ever() -> None:
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+
+    @tool(writes="key:x")
+    async def edit(ctx: CallContext) -> None:
+        ctx.on_rollback(lambda: for_ever())
+
+    @tool(writes="key:y")
+    async def fails() -> None:
+        raise ValueError("undo it")
+
+    table = ResourceTable()
+    dispatcher = Dispatcher([edit, fails], resources=table, grace=0.05)
+    policy = AllOrNothing(rollback_timeout=0.05)
+    loop = asyncio.new_event_loop()
+    calls = [call("edit"), ToolCall("", "fails", {}, after=("edit",))]
+    turn = loop.run_until_complete(dispatcher.run(calls, policy=policy))
+    assert (Status.UNKNOWN, 1) == (turn[0].status, table.statistics().held)
+    loop.close()
+    all_is_free(Dispatcher([quick, inner], resources=table), living)
