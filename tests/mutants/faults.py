@@ -168,8 +168,14 @@ FAULTS = (
     Fault(
         "the longest chain is not told of once the turn is closed",
         "core/books.py",
-        "            if call.state is CallState.READY and call.position not in asked:",
-        "            if call.state is CallState.READY and call.position in asked:",
+        "            if changed and call.position not in asked:",
+        "            if changed and call.position in asked:",
+    ),
+    Fault(
+        "a turn's longest chain goes first though its limit is full",
+        "core/lines.py",
+        "for line in self._by_turn[first.turn] if has_room(line.slots)]",
+        "for line in self._by_turn[first.turn]]",
     ),
     Fault(
         "a success that was in flight at a rate-limit signal raises the limit",
