@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 import time
 from typing import Any
 
@@ -67,11 +68,13 @@ def test_an_attempt_that_a_middleware_leaves_running_is_stopped_first() -> None:
 def test_a_call_that_was_given_up_keeps_its_claims_between_attempts() -> None:
     """Its middleware heeds no cancel and tries again: whoever writes the same comes after that."""
     log: list[str] = []
+    given_up = threading.Event()
 
     @tool(writes="key:{key}")
     def slow(key: str) -> None:
         log.append("in")
-        time.sleep(0.2)
+        assert given_up.wait(10)
+        time.sleep(0.1)  # in which another writer would come, if it could
         log.append("out")
 
     @tool(writes="key:{key}")
@@ -91,6 +94,7 @@ def test_a_call_that_was_given_up_keeps_its_claims_between_attempts() -> None:
         table = ResourceTable()
         stubborn = Dispatcher([slow], middleware=[Stubborn], resources=table, grace=0.02)
         turn = await stubborn.run([call("slow", 0.05, key="a")])
+        given_up.set()
         await Dispatcher([other], resources=table).run([call("other", 5.0, key="a")])
         return [result.status for result in turn]
 
