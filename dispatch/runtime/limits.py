@@ -254,7 +254,8 @@ class Limits:
         """Of what stays as it is until the next change, so that no turn has to look for it."""
         self.rated = self._machine.rated
         limits = self._machine.heights.ceilings({TOTAL: self.total, **self._machine.limits})
-        self.named = {"total" if name == TOTAL else name: n for name, n in limits.items()}
+        named = {"total" if name == TOTAL else name: limit for name, limit in limits.items()}
+        self.named = MappingProxyType(named)
 
     def _named(self, kind: str) -> Mapping[str, int]:
         limits = self._machine.limits.items()

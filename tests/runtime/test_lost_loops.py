@@ -245,7 +245,8 @@ def test_no_loop_is_kept_that_nothing_waits_on() -> None:
     assert [None, None] == [loop() for loop in loops]
 
 
-def test_a_turn_on_a_loop_that_is_closed_later_holds_nobody_up(living: OnLoop) -> None:
+@pytest.mark.parametrize("name", ["lasts", "waits"])
+def test_a_turn_on_a_loop_that_is_closed_later_holds_nobody_up(name: str, living: OnLoop) -> None:
     """A thread that a tool left behind runs a turn nested in it; the tool returned long ago."""
     inside, stop = threading.Event(), threading.Event()
     left: list[threading.Thread] = []
@@ -256,12 +257,12 @@ def test_a_turn_on_a_loop_that_is_closed_later_holds_nobody_up(living: OnLoop) -
 
     @tool(writes="key:x")
     def outer() -> None:
-        run = partial(copy_context().run, partial(strand, dispatcher, "lasts", until=until))
+        run = partial(copy_context().run, partial(strand, dispatcher, name, until=until))
         left.append(threading.Thread(target=run))
         left[0].start()
         assert inside.wait(10)
 
-    dispatcher = Dispatcher([outer, lasts, quick, inner])
+    dispatcher = Dispatcher([outer, lasts, waits, quick, inner])
     assert Status.OK is living(dispatcher.run([call("outer", 5.0)]))[0].status
     stop.set()
     left[0].join()
