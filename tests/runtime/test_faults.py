@@ -325,6 +325,25 @@ def test_closing_from_another_loop_is_bounded_and_harms_nobody() -> None:
     assert [Status.CANCELLED] == [result.status for turn in results for result in turn]
 
 
+def test_closing_from_another_loop_returns_when_the_results_are_there() -> None:
+    """Whoever closes is told on its own loop, and does not wait out the graces, ten seconds here."""
+    started = threading.Event()
+    results: list[TurnResult] = []
+
+    @tool(safe_parallel=True)
+    async def heeds() -> None:
+        started.set()
+        await asyncio.sleep(60)
+
+    dispatcher = Dispatcher([heeds], grace=5.0)
+    thread = threading.Thread(target=lambda: results.append(dispatcher.run_sync([call("heeds")])))
+    thread.start()
+    assert started.wait(5)
+    asyncio.run(asyncio.wait_for(dispatcher.aclose(), 5))
+    thread.join(5)
+    assert [Status.CANCELLED] == [result.status for turn in results for result in turn]
+
+
 def test_a_loop_that_dies_in_the_middle_does_not_lock_the_table_for_ever() -> None:
     """The next turn releases what calls of a closed loop held: nothing of them can go on."""
     table, limits = ResourceTable(), Limits(1)
