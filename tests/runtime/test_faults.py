@@ -326,7 +326,7 @@ def test_closing_from_another_loop_is_bounded_and_harms_nobody() -> None:
 
 
 def test_closing_from_another_loop_returns_when_the_results_are_there() -> None:
-    """Whoever closes is told on its own loop, and does not wait out the graces, ten seconds here."""
+    """Whoever closes is told on its own loop, and does not wait out two graces of five seconds."""
     started = threading.Event()
     results: list[TurnResult] = []
 
